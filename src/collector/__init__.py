@@ -1,1 +1,1 @@
-"""Accepts events over HTTP and answers when Kafka has them."""
+"""Accept events over HTTP, and respond when Kafka has them."""

@@ -41,7 +41,7 @@ def make_app(settings: CollectorSettings, sender: Sender) -> ASGIApp:
 
 
 def _others(settings: CollectorSettings, sender: Sender, metrics: Metrics) -> FastAPI:
-    """All routes except that of the posts, which is only described here."""
+    """Return an application with all routes except for posts, which it only describes."""
     app = FastAPI(title="Collector", description="Accepts events, and answers when Kafka has them.", redoc_url=None)
     description = app.openapi
 

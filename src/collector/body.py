@@ -14,8 +14,8 @@ from collector.budget import Share
 
 _GZIP = 31  # zlib's window bits for gzip
 _WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
-"""8 MiB, which every decoder of zstd supports: a frame decides how much memory its decoder needs."""
-_MEMBERS = 16  # most members of a compressed body; each one copies the rest of the body
+"""Limit of 8 MiB, which every zstd decoder supports: the frame determines how much memory its decoder needs."""
+_MEMBERS = 16  # maximum number of members of a compressed body; each one copies the rest of the body
 
 
 class Disconnected(Exception):  # noqa: N818 - no error of the program
@@ -93,12 +93,12 @@ def unpack(body: bytes, encoding: str, limit: int, share: Share) -> bytes:
 
 
 def too_large(limit: int, what: str) -> Refusal:
-    """Refusal of a body with more than `limit` bytes."""
+    """Return the refusal of a body with more than `limit` bytes."""
     return refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected a {what} of at most {limit} bytes; send smaller posts"
     )
 
 
 def refusal(status: HTTPStatus, detail: str) -> Refusal:
-    """Refusal of a post for a fault outside of its events."""
+    """Return the refusal of a post with a fault outside of its events."""
     return Refusal(status, detail[0].upper() + detail[1:] + ".", faults=[Fault(None, "$", detail)])

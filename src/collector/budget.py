@@ -8,14 +8,14 @@ _RETRY_SECONDS = 1.0
 
 
 class Budget:
-    """Bytes that all posts share. Used by one thread."""
+    """Number of bytes shared by all posts. Used by one thread."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
 
     def share(self) -> "Share":
-        """The share of one post, returned at the end of the context."""
+        """Return the share of one post, which is released at the end of the context."""
         return Share(self)
 
 

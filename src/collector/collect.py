@@ -143,7 +143,7 @@ class Collect:
             return None
         scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer":
-            # A beacon cannot have headers.
+            # A beacon cannot have custom headers.
             key = parse_qs(scope["query_string"].decode("latin-1")).get("key", [""])[0]
         client = self._keys.client(key.strip())
         record.client = client.name
@@ -154,7 +154,7 @@ class Collect:
         if _JSON.fullmatch(kind):
             return
         if _TEXT.fullmatch(kind) and self._origins:
-            # Beacons have this type, since browsers send it without asking first: then only from pages that may post.
+            # Beacons have this type, since browsers send it without a preflight: accept it only from allowed origins.
             origin = headers.get(b"origin", b"").decode("latin-1")
             if origin in self._origins or "*" in self._origins:
                 return
@@ -173,7 +173,7 @@ class Collect:
 
     def _tell(self, record: _Record, seconds: float) -> None:
         self._metrics.answered(record.status, seconds)
-        with suppress(OSError):  # a log that cannot be written makes no difference to the events
+        with suppress(OSError):  # a log that cannot be written must not affect the events
             self._log.info(
                 "post",
                 status=int(record.status),

@@ -49,7 +49,7 @@ def read_events(body: bytes, bounds: Bounds) -> Events:
             raise _wrong_number(len(events), bounds)
         values = [bytes(value) for value in _VALUES.decode(body)]
     except (msgspec.DecodeError, RecursionError):
-        # Only odd JSON has an error here and no fault there.
+        # In rare cases, the decoder rejects JSON in which find_faults finds no fault.
         faults = find_faults(body.decode(), bounds)
         raise (_refused(faults) if faults else refusal(HTTPStatus.BAD_REQUEST, "not valid JSON")) from None
     if max(map(len, values)) > bounds.bytes or _may_be_too_deep(body, len(events), bounds):
@@ -60,7 +60,7 @@ def read_events(body: bytes, bounds: Bounds) -> Events:
 
 
 def _may_be_too_deep(body: bytes, count: int, bounds: Bounds) -> bool:
-    """Whether an event may be nested too deeply: every other event has at least two of the brackets."""
+    """Return whether an event may be nested too deeply, given that each other event has at least two brackets."""
     return body.count(b"{") + body.count(b"[") - 1 - 2 * (count - 1) > bounds.depth
 
 

@@ -1,4 +1,4 @@
-"""Find all faults of a refused post. Slow, and used only for such posts."""
+"""Find all faults of a refused post; slow, so valid posts do not use this module."""
 
 import gc
 import json
@@ -52,8 +52,8 @@ class Found:
 
 
 def find_faults(text: str, bounds: Bounds) -> list[Found]:
-    """Faults of a post, at most a hundred."""
-    # Parsing millions of values takes five times as long while Python looks for cycles among them.
+    """Return the faults of a post, at most a hundred."""
+    # Parsing millions of values takes five times as long while the garbage collector looks for cycles among them.
     gc.disable()
     try:
         return list(islice(_faults(text, bounds), _MOST_FAULTS))
@@ -62,7 +62,7 @@ def find_faults(text: str, bounds: Bounds) -> list[Found]:
 
 
 def find_excess(values: Iterable[bytes], bounds: Bounds) -> list[Found]:
-    """Events of an otherwise valid post that are too large or too deeply nested, at most a hundred."""
+    """Return faults for too large or too deeply nested events of an otherwise valid post, at most a hundred."""
     found = (fault for index, value in enumerate(values) for fault in _excess(index, value.decode(), bounds))
     return list(islice(found, _MOST_FAULTS))
 
@@ -170,7 +170,7 @@ def _excess(index: int, text: str, bounds: Bounds) -> Iterator[Found]:
 
 
 def _is_deeper(text: str, levels: int) -> bool:
-    """Whether valid JSON is nested deeper than a limit, by removing innermost brackets level by level."""
+    """Return whether valid JSON is nested deeper than a limit, by removing innermost brackets level by level."""
     if text.count("{") + text.count("[") <= levels:
         return False
     brackets = _NO_BRACKET.sub("", _STRING.sub("", text)).translate(_ONE_KIND)
@@ -180,7 +180,7 @@ def _is_deeper(text: str, levels: int) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether all strings can be encoded as UTF-8."""
+    """Return whether all strings can be encoded as UTF-8."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -194,7 +194,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _integer(digits: str) -> int:
-    """Parse an integer, truncated to enough digits to be too large: Python refuses thousands of digits."""
+    """Parse an integer, truncated to enough digits to exceed 64 bits: Python refuses thousands of digits."""
     return int(digits[:_MOST_DIGITS])
 
 

@@ -90,7 +90,7 @@ class Keys:
         self._looked = clock()
 
     def client(self, key: str) -> Client:
-        """The client of a key; raises Refusal (401) for an unknown key."""
+        """Return the client of a key; raise Refusal (401) for an unknown key."""
         now = self._clock()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -114,7 +114,7 @@ class Keys:
         self._version = version
 
     def _look(self) -> object:
-        """Fingerprint that changes with the file."""
+        """Return a fingerprint that changes with the file."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -150,7 +150,7 @@ class Keys:
         return clients
 
     def _allowance(self, name: str, rate: float | None) -> Allowance:
-        """The bucket of a client, kept when the file is read again."""
+        """Return the bucket of a client, which is kept when the file is read again."""
         known = self._allowances.get(name)
         if known is None or known.rate != rate:
             known = self._allowances[name] = Allowance(rate, self._clock)

@@ -1,7 +1,7 @@
 """Sends events to Kafka and tracks their acknowledgements.
 
-Everything happens in the event loop: librdkafka sends in its own threads, and :meth:`Sender._serve` polls its reports
-while some are outstanding. So nothing needs a lock, and no Python thread competes for the interpreter.
+All Python code runs in the event loop: librdkafka sends in its own threads, and :meth:`Sender._serve` polls for its
+delivery reports while some are outstanding. So there are no locks, and no Python thread competes for the interpreter.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ _PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
     "linger.ms": 5,
-    "partitioner": "murmur2_random",  # as Java's clients
+    "partitioner": "murmur2_random",  # as in Java clients
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 1_000,
     "reconnect.backoff.ms": 100,
-    # By default 10 s: as long as a post may take.
+    # The default of 10 s is as long as a post may take.
     "reconnect.backoff.max.ms": 1_000,
     "log.connection.close": False,
     "log_level": 4,
@@ -63,7 +63,7 @@ class _Post:
             self.sender.acknowledged = True
             partition, offset = message.partition(), message.offset()
             if partition is None or offset is None or offset < 0:
-                # A repeated batch that the broker had already: it does not say where.
+                # A retried batch that the broker already had: it does not return the offset.
                 self.outcomes[index] = "acknowledged without an offset"
             else:
                 self.outcomes[index] = Receipt(self.sender.topic, partition, offset)
@@ -83,7 +83,7 @@ class Sender:
     ) -> None:
         self.topic = settings.topic
         self.acknowledged = False
-        """Whether Kafka acknowledged something since this was looked at."""
+        """Whether Kafka has acknowledged a message since the last poll."""
         self._settings = settings
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class Sender:
         with accepted_settings():
             self._producer = Producer({**client, **_PRODUCER, **own}, logger=logging.getLogger("librdkafka"))
         self._posts: dict[_Post, float] = {}
-        """Posts on their way, the oldest first, and when they were sent."""
+        """Posts in flight, oldest first, with the time at which they were sent."""
         self._serving = False
         self._probing = False
         self._acknowledged_at = float("-inf")
@@ -220,7 +220,7 @@ async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:
 
 
 def topics_of(settings: Settings) -> list[TopicSpec]:
-    """The collector's topics for events and probes."""
+    """Return the collector's topics for events and probes."""
     events = TopicSpec.of(settings.collector.topic, settings.topics)
     probes = TopicSpec(
         settings.collector.probe_topic,

@@ -63,7 +63,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         )
         servers.append(_Server(config))
         host, port = listener.getsockname()[:2]
-        # What lives as long as the process: Python would look through all of it now and then, and posts wait 60 ms.
+        # Exclude long-lived objects from garbage collection: scanning them would delay posts by 60 ms now and then.
         gc.collect()
         gc.freeze()
         structlog.get_logger().info("listening", host=host, port=port, topic=collector.topic)
@@ -110,7 +110,7 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             for timer in (self._slow_head, self._slow_reader):
                 if timer:
                     timer.cancel()
-            if self._answered:  # it may be another than the newest, which uvicorn marks
+            if self._answered:  # may differ from the newest cycle, which uvicorn marks
                 self._answered.disconnected = True
             super().connection_lost(exc)
 
@@ -128,7 +128,7 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             if self._slow_head:
                 self._slow_head.cancel()
                 self._slow_head = None
-            if len(self.pipeline) >= _MOST_PIPELINED:  # uvicorn would keep them all
+            if len(self.pipeline) >= _MOST_PIPELINED:  # uvicorn would keep all requests
                 self.transport.abort()
                 return
             super().on_headers_complete()
@@ -173,7 +173,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _most_connections(wanted: int) -> int:
-    """Raise the limit of open files; return how many connections fit below it: without a free file, nothing works."""
+    """Raise the limit on open files; return the number of connections that leave spare files for everything else."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft < most:

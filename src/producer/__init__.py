@@ -1,1 +1,1 @@
-"""Generates batches of events with typical faults, and lands them."""
+"""Generate batches of events with typical faults, and land them."""

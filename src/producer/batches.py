@@ -13,7 +13,7 @@ from producer.events import Events, make_pools
 from producer.faults import Chances, add_unknown_field, break_schema, cut_short, part_of
 from producer.seeds import seeded
 
-# Duplicates are copies of one of so many earlier records.
+# Number of earlier records that can be duplicated.
 _MEMORY = 10_000
 
 
@@ -24,8 +24,8 @@ class Record:
     data: bytes
     reasons: tuple[Reason, ...] = ()  # empty for a valid record
     duplicate: bool = False  # a copy of an earlier record, with its reasons
-    anomaly: bool = False  # a valid reading out of the expected range
-    key: str | None = None  # its id as text; None if that is not a string or an integer
+    anomaly: bool = False  # a valid reading outside of the expected range
+    key: str | None = None  # the id as text; None if it is not a string or an integer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Batch:
 
     name: str  # path below the target; names sort by time
     data: bytes
-    records: tuple[Record, ...]  # includes those that were cut off
+    records: tuple[Record, ...]  # including those that were cut off
     corrupt: bool
 
 
@@ -43,12 +43,12 @@ class Maker(Protocol):
 
     @property
     def key(self) -> str:
-        """The field that identifies a record."""
+        """Name of the field that identifies a record."""
         ...
 
     @property
     def inside(self) -> str:
-        """The object in which faults are made; empty for the record itself."""
+        """Name of the nested object in which faults are made; empty for the record itself."""
         ...
 
     def make(self, rng: Random, landing_at: datetime, sequence: int) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class Maker(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to generate."""
+    """Parameters of the batches to generate."""
 
     seed: int
     users: int
     batch_size: int
-    evolve_after: int  # batches before purchases get a ``product_id``
+    evolve_after: int  # number of batches before purchases get a ``product_id``
     style: JsonStyle
     chances: Chances
 
@@ -73,7 +73,7 @@ def make_batches(
 ) -> Iterator[Batch]:
     """Generate a batch for each of `times`, deterministically.
 
-    For other times, only timestamps and names differ.
+    Different times change only timestamps and names.
     """
     if maker is None:
         maker = Events(make_pools(plan.seed, plan.users), plan.evolve_after)
@@ -97,7 +97,7 @@ def make_batches(
 
 
 def batch_name(landing_at: datetime, sequence: int) -> str:
-    """Name of a batch: folders of day and hour, then the time with microseconds and a number."""
+    """Return the name of a batch: folders for day and hour, then the time with microseconds and a number."""
     return f"{landing_at:dt=%Y-%m-%d/hh=%H/%Y%m%dT%H%M%S.%f}Z-{sequence:06d}.json"
 
 

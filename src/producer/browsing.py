@@ -9,7 +9,7 @@ from faker import Faker
 
 from producer.seeds import seeded
 
-_MAX_AGE_US = 10_000_000  # greatest age of an event when its batch lands
+_MAX_AGE_US = 10_000_000  # maximum age of an event when its batch lands
 _LEAVES = 0.15
 _DIRECT = 0.3
 _REFERRERS = 50
@@ -21,7 +21,7 @@ _RESULTS = 20
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who browses."""
+    """A visitor of the shop."""
 
     id: str
     ip: str
@@ -30,7 +30,7 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Shop:
-    """Values made once, since Faker is too slow to call per event."""
+    """Values that are generated once, since Faker is too slow to call per event."""
 
     visitors: tuple[Visitor, ...]
     referrers: tuple[str, ...]
@@ -62,9 +62,9 @@ def make_shop(seed: int, visitors: int) -> Shop:
 
 @dataclass
 class Browsing:
-    """Makes events of the clickstream; see :class:`producer.batches.Maker`.
+    """Generates events of the clickstream; see :class:`producer.batches.Maker`.
 
-    Faults are inside ``event``: the collector refuses a post whose events lack an id or type.
+    Faults are made inside ``event``: the collector refuses a post whose events lack an id or type.
     """
 
     shop: Shop

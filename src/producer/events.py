@@ -11,18 +11,18 @@ from faker import Faker
 from producer.seeds import seeded
 
 _PURCHASE_CHANCE = 0.2
-# An event happened at most this long before its batch landed.
+# Maximum age of an event when its batch lands.
 _MAX_AGE_US = 10_000_000
 _POOL_SIZE = 500
 _CURRENCIES = 12
 _CENTS = range(100, 100_000)
 _ODD_PRICES = {53: "0", 59: "0.00", 61: "-0.0", 67: "-0", 20: "", 71: "1e2"}
-"""Formats of prices by divisors of their cents; empty for whole numbers."""
+"""Special formats of prices, by a divisor of the cents; empty for a whole number."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product with its id, and its price as a JSON number, mostly with two decimals."""
+    """A product: its id, and its price as a JSON number, usually with two decimals."""
 
     id: str
     price: msgspec.Raw
@@ -30,7 +30,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Pools:
-    """Values made once, since Faker is too slow to call per event."""
+    """Values that are generated once, since Faker is too slow to call per event."""
 
     users: tuple[str, ...]
     urls: tuple[str, ...]
@@ -41,10 +41,10 @@ class Pools:
 
 @dataclass(frozen=True)
 class Events:
-    """Makes events; see :class:`producer.batches.Maker`."""
+    """Generates events; see :class:`producer.batches.Maker`."""
 
     pools: Pools
-    evolve_after: int  # batches before purchases get a ``product_id``
+    evolve_after: int  # number of batches before purchases get a ``product_id``
     key: str = "event_id"
     inside: str = ""
 
@@ -58,7 +58,7 @@ def make_pools(seed: int, users: int) -> Pools:
     rng = seeded(seed, "pools")
     fake = Faker("en_US")
     fake.seed_instance(rng.getrandbits(64))
-    # Not Faker's user_agent(): Firefox's holds a date, which depends on the time zone.
+    # Not Faker's user_agent(): Firefox's contains a date, which depends on the time zone.
     browsers = (fake.chrome, fake.safari, fake.opera)
     return Pools(
         users=tuple(f"user-{rng.getrandbits(64):016x}" for _ in range(users)),
@@ -92,8 +92,8 @@ def make_event(rng: Random, pools: Pools, landing_at: datetime, *, with_product:
 
 def _price(rng: Random) -> msgspec.Raw:
     cents = rng.choice(_CENTS)
-    # As real systems write them: some are whole numbers, some are free, and some zeros have a sign. The encoder copies
-    # the text as it is: a float would lose the last zero of 12.50.
+    # Prices as real systems write them: some are whole numbers, some are 0, and some zeros have a sign. Raw text is
+    # encoded unchanged, whereas a float would lose the last zero of 12.50.
     for divisor, text in _ODD_PRICES.items():
         if not cents % divisor:
             return msgspec.Raw((text or str(cents // 100)).encode())

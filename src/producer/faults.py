@@ -47,7 +47,7 @@ class Chances:
 
 
 def part_of(contract: Contract, inside: str) -> Contract:
-    """The contract for a nested object; the whole contract if `inside` is empty."""
+    """Return the contract of a nested object; the whole contract if `inside` is empty."""
     if not inside:
         return contract
     kind = next(field.type for field in contract if field.name == inside)
@@ -75,23 +75,23 @@ def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> 
 
 
 def add_unknown_field(record: Mapping[str, Any], contract: Contract, rng: Random) -> tuple[dict[str, Any], Reason]:
-    """Add an unknown field as the first or last one."""
+    """Add an unknown field, as the first or last field; return the record and the reason."""
     known = {field.name.lower() for field in contract}
     extra = {rng.choice([name for name in _UNKNOWN_NAMES if name not in known]): rng.choice(_UNKNOWN_VALUES)}
     return ({**extra, **record} if rng.random() < 0.5 else {**record, **extra}), Reason.UNKNOWN_FIELD
 
 
 def cut_short(batch: bytes, rng: Random) -> tuple[bytes, Reason]:
-    """Truncate a batch to 1 byte or more that cannot be a valid batch.
+    """Truncate a batch to at least 1 byte, so that it cannot be valid.
 
-    Lines are cut within the first one: after that, the complete lines would still be records.
+    A batch of lines is cut within the first line: otherwise, the complete lines would still be records.
     """
     first_line = batch.partition(b"\n")[0]
     return batch[: rng.randrange(1, len(first_line))], Reason.CORRUPT_BATCH
 
 
 def _wrong_type(kind: Type, value: Any, rng: Random) -> Any:
-    # In a map, also one of its values.
+    # In a map, the fault may be in one of its values.
     if isinstance(kind, MapType) and value and rng.random() < 0.5:
         name = rng.choice(list(value))
         return {**value, name: _wrong_type(kind.value, value[name], rng)}

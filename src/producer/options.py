@@ -29,22 +29,22 @@ def _time(text: str) -> datetime:
 
 
 def where(description: str, **others: Any) -> Any:
-    """An option about the target of batches."""
+    """Declare an option about the target of batches."""
     return typer.Option(help=description, rich_help_panel="Where", show_default=False, **others)
 
 
 def what(description: str, **others: Any) -> Any:
-    """An option about the content of batches."""
+    """Declare an option about the content of batches."""
     return typer.Option(help=description, metavar="N", rich_help_panel="What", **others)
 
 
 def pace(description: str, **others: Any) -> Any:
-    """An option about the time of batches."""
+    """Declare an option about the pace of batches."""
     return typer.Option(help=description, rich_help_panel="Pace", **others)
 
 
 def chance(description: str) -> Any:
-    """An option with the probability of a fault."""
+    """Declare an option for the probability of a fault."""
     return typer.Option(min=0, max=1, metavar="0..1", help=f"Chance that {description}.", rich_help_panel="Faults")
 
 
@@ -117,7 +117,7 @@ class RunOptions:
     ] = 0.0
 
     def chosen_seed(self) -> int:
-        """The seed, or a random one."""
+        """Return the given seed, or a random one."""
         return secrets.randbits(32) if self.seed is None else self.seed
 
 
@@ -134,7 +134,7 @@ class UserOptions:
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Show Typer the fields of parameters that are dataclasses as options of the command."""
+    """Turn the fields of parameters that are dataclasses into options of the Typer command."""
     own = inspect.signature(command).parameters
     groups: dict[str, type[Any]] = {}
     for name, each in own.items():

@@ -21,7 +21,7 @@ class Stop:
     requested: bool = False
 
     def wait(self, seconds: float) -> None:
-        """Sleep until the time is over or the run is asked to end."""
+        """Sleep for a number of seconds, or until the run is requested to end."""
         end = monotonic() + seconds
         while not self.requested and (left := end - monotonic()) > 0:
             sleep(min(left, _SLICE))

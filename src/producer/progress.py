@@ -17,7 +17,7 @@ _LOG_SECONDS = 10.0
 
 @contextmanager
 def progress(console: Console, total: int | None, *, live: bool) -> Iterator[Callable[[Tally], None]]:
-    """Show progress; yields a function to call after each batch."""
+    """Show progress; yield a function to call after each batch."""
     if not live:
         yield _log_now_and_then()
         return

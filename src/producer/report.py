@@ -1,4 +1,4 @@
-"""Counts of what was generated, with which tests compare the tables."""
+"""Counts of generated records, for comparison with the tables in tests."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ SOUND = "sound"  # name of the combination without faults
 
 @dataclass
 class Tally:
-    """Counts of what has landed so far."""
+    """Counts of the batches and records that have landed so far."""
 
     seed: int
     # `events` are records, including those in corrupt batches.
@@ -27,13 +27,13 @@ class Tally:
     events: int = 0
     corrupt_batches: int = 0
     bytes: int = 0
-    # Records by fault: ``sound``, or ``corrupt`` (the batch was cut short), ``invalid``, ``extra`` and ``duplicate``
+    # Records by fault: ``sound``, or ``corrupt`` (in a truncated batch), ``invalid``, ``extra`` and ``duplicate``
     # joined by ``+``. They add up to `events`.
     combinations: Counter[str] = field(default_factory=Counter)
     bronze: int = 0  # expected rows of bronze
     # Expected dead letters by sorted reason codes joined by ``+``. A corrupt batch is one unit.
     dead_letters: Counter[str] = field(default_factory=Counter)
-    # Readings out of range, without copies; None if the records have no range.
+    # Readings out of range, without duplicates; None if the records have no range.
     anomalies: int | None = None
 
     def add(self, batch: Batch) -> None:
@@ -60,7 +60,7 @@ class Tally:
         return sum(count for name, count in self.combinations.items() if fault in name.split("+"))
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
+        """Return the report as a dictionary for JSON."""
         marked = {} if self.anomalies is None else {"anomalies": self.anomalies}
         return {
             "seed": self.seed,
@@ -77,7 +77,7 @@ class Tally:
         }
 
     def table(self) -> Table:
-        """The report as a table."""
+        """Return the report as a table."""
         table = Table(title=f"Generated with seed {self.seed}", title_justify="left")
         table.add_column("what")
         table.add_column("count", justify="right")
@@ -129,7 +129,7 @@ def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path is something else than a file: root may replace ``/dev/null`` by a file, for all programs."""
+    """Return whether a path is not a regular file: as root, a rename would replace ``/dev/null`` for all programs."""
     return path.exists() and not path.is_file()
 
 

@@ -16,19 +16,18 @@ _DRIFT_HERTZ = 2.0
 _DRIFT_SECONDS = 600.0
 _NOISE_HERTZ = 0.3
 _ANOMALY_HERTZ = (-10.0, -0.001)
-# Duplicates are copies of one of the last readings.
+# Number of recent readings that can be duplicated.
 _MEMORY = 1_000
 
 
 @dataclass(frozen=True)
 class ReadingsPlan:
-    """What to generate."""
+    """Parameters of the readings to generate."""
 
     seed: int
     devices: int
-    # The devices take turns.
-    batch_size: int
-    # Readings are made up to this long before their batch lands, so they arrive out of order.
+    batch_size: int  # the devices take turns
+    # Readings are taken at most this long before their batch lands, so they arrive out of order.
     max_delay: timedelta
     style: JsonStyle
     anomaly: float

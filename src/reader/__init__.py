@@ -1,1 +1,1 @@
-"""Reads the lake with DuckDB, without Spark."""
+"""Read the lake with DuckDB, without Spark."""

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 _TABLES = "SELECT * FROM iceberg_tables WHERE catalog_name = ?"
 _NAMESPACES = "SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
 
-Name = tuple[str, ...]  # a namespace with its levels
+Name = tuple[str, ...]  # levels of a namespace
 
 
 class Catalog(Protocol):
-    """A read-only catalog, opened at the first use."""
+    """A read-only catalog, opened on first use."""
 
     def namespaces(self, parent: Name) -> list[Name]:
-        """Namespaces directly below `parent`, or the top ones."""
+        """Return the namespaces directly below `parent`, or the top-level ones."""
         ...
 
     def tables(self, namespace: Name) -> list[str]:
-        """Names of the tables in a namespace."""
+        """Return the names of the tables in a namespace."""
         ...
 
     def metadata(self, namespace: Name, name: str) -> tuple[str, str] | None:
-        """Location and text of a table's metadata file; None if it does not exist."""
+        """Return location and text of a table's metadata file; None if the table does not exist."""
         ...
 
     def locations(self) -> list[str]:
-        """Locations of all tables' metadata files, of which each commit makes a new one."""
+        """Return the locations of all tables' metadata files; each commit creates a new one."""
         ...
 
 
 class Frozen:
-    """A catalog whose tables stay as they are when they are first looked at."""
+    """A catalog that keeps each table's state from the first access."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -62,7 +62,7 @@ class Frozen:
 
 
 class NewestSnapshots:
-    """A catalog whose tables have their newest snapshot only, so that an engine reads less metadata."""
+    """A catalog that shows only the newest snapshot of each table: an engine reads less metadata."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -77,13 +77,13 @@ class NewestSnapshots:
 
 
 def catalog_of(settings: Settings) -> Catalog:
-    """The catalog of the settings."""
+    """Return the catalog of the settings."""
     file = sqlite_path(settings.catalog.uri) if settings.catalog.kind == "sql" else None
     return EmbeddedCatalog(file, settings.s3) if file else OtherCatalog(settings)
 
 
 def table_of(catalog: Catalog, name: str) -> TableMetadata | None:
-    """A table of a catalog; None if it does not exist."""
+    """Return a table of a catalog; None if it does not exist."""
     *namespace, last = name.split(".")
     found = catalog.metadata(tuple(namespace), last)
     return parse_metadata(found[1]) if found else None
@@ -122,7 +122,7 @@ class EmbeddedCatalog:
 
     def _tables(self, namespace: Name) -> list[dict[str, Any]]:
         rows = self._rows(f"{_TABLES} AND table_namespace = ?", ".".join(namespace))
-        # Catalogs of older versions have no such column, and no views.
+        # Catalogs of older versions lack this column, and have no views.
         return [row for row in rows if row.get("iceberg_type") in (None, "TABLE")]
 
     def _rows(self, query: str, *values: str) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ class OtherCatalog:
             table = self._catalog.load_table((*namespace, name))
         except (NoSuchNamespaceError, NoSuchTableError):
             return None
-        # The file itself: PyIceberg writes no version 3 of the format, nor what it does not know.
+        # Read the file: PyIceberg cannot serialize format version 3, nor fields that it does not support.
         with table.io.new_input(table.metadata_location).open() as stream:
             return table.metadata_location, metadata_text(stream.read())
 

@@ -1,4 +1,4 @@
-"""DuckDB sessions with the tables of the lake, for `reader sql` and the shell."""
+"""DuckDB sessions with the tables of the lake."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -48,18 +48,18 @@ class Session:
             return self.connection.execute(statement, parameters).fetchall()
 
     def count(self, rows: str) -> int:
-        """How many rows there are: `rows` is SQL behind ``FROM``."""
+        """Return the number of rows of `rows`, SQL to follow ``FROM``."""
         ((count,),) = self.fetch(f"SELECT count(*) FROM {rows}")  # noqa: S608
         return int(count)
 
     def insert(self, table: str, rows: "pa.Table") -> None:
-        """Add rows of Arrow to a table of the session, by the positions of their columns."""
+        """Insert Arrow rows into a table of the session, by column position."""
         self.connection.register("rows_to_insert", rows)
         self.fetch(f"INSERT INTO {table} FROM rows_to_insert")
         self.connection.unregister("rows_to_insert")
 
     def columns(self, table: str) -> set[str]:
-        """Names of the columns of a table."""
+        """Return the names of the columns of a table."""
         return {row[0] for row in self.fetch(f"DESCRIBE {table}")}
 
     @contextmanager
@@ -78,7 +78,7 @@ class Session:
             raise LakeproofError(_one_line(error)) from error
 
     def _near(self, error: str, statements: str) -> str:
-        """Suggestions for a table that does not exist, or the tables of the lake."""
+        """Return suggestions for a table that does not exist, or the tables of the lake."""
         found = self.connection.execute(
             f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL"  # noqa: S608 - our own names
         ).fetchall()
@@ -88,7 +88,7 @@ class Session:
             return "The lake has no tables yet. Run `lakeproof demo`, or the producer and the consumer."
         missing = _MISSING.search(error)
         if missing:
-            # As it was written, with its schema, which the message leaves out.
+            # The name as written in the statement, with its schema, which the message omits.
             written = re.search(rf'(?:[\w"]+\.)*"?{re.escape(missing[1])}\b', statements)
             near = get_close_matches((written[0] if written else missing[1]).replace('"', ""), names)
             if near:
@@ -98,12 +98,12 @@ class Session:
 
 @contextmanager
 def connect(settings: Settings, catalog: Catalog | None = None) -> Iterator[Session]:
-    """Open a session over a catalog, or that of the settings; see :func:`session_statements` for what is in it."""
+    """Open a session with a catalog, by default the one of the settings, set up by :func:`session_statements`."""
     import duckdb
 
     failures: list[LakeproofError] = []
-    # Checking the signatures of our extensions takes longer than most statements run. They are installed beside DuckDB
-    # itself, by the same hashes; what a statement loads later must be signed.
+    # Checking the signatures of our extensions takes longer than most statements. They are installed together with
+    # DuckDB, by the same hashes; extensions that a statement loads later must be signed.
     unsigned = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     with serve_catalog(settings, failures, catalog) as endpoint, unsigned as connection:
         session = Session(connection, failures)
@@ -114,11 +114,11 @@ def connect(settings: Settings, catalog: Catalog | None = None) -> Iterator[Sess
 
 
 def session_statements(settings: Settings, endpoint: str) -> Iterator[str]:
-    """Statements that attach the lake to a new DuckDB session, with times in UTC.
+    """Yield statements that attach the lake to a new DuckDB session, with times in UTC.
 
     Tables resolve as ``bronze.events``; ``landing.<stream>`` and ``dead_letters_text.<stream>`` are views.
     """
-    # Extensions come from Python packages; DuckDB would look for them on the network.
+    # Extensions come from Python packages; DuckDB would download them.
     yield "SET autoinstall_known_extensions = false"
     yield "SET autoload_known_extensions = false"
     for name in _EXTENSIONS:
@@ -150,5 +150,5 @@ def _extension(name: str) -> Path:
 
 
 def _one_line(error: Exception) -> str:
-    """DuckDB's message without suggestion and excerpt."""
+    """Return DuckDB's message without suggestion and excerpt."""
     return " ".join(_SUGGESTED.sub("", str(error).partition("\n\nLINE ")[0]).split())

@@ -1,6 +1,6 @@
-"""State of dead letters: SQL that verify, the views and the commands share.
+"""State of dead letters: SQL shared by verify, the views and the commands.
 
-A dead letter never changes. What became of it is in the table of attempts: the outcome of the newest one counts.
+A dead letter never changes. Its state follows from the outcome of its newest attempt, in the table of attempts.
 """
 
 from enum import StrEnum
@@ -29,25 +29,25 @@ ATTEMPT_COLUMNS = {
     OUTCOME: "string",
     INGESTED_AT: "timestamptz",
 }
-"""Iceberg's types of the columns of attempts that :func:`newest_attempts` reads."""
+"""Iceberg types of the columns of attempts that :func:`newest_attempts` reads."""
 
 
 class State(StrEnum):
     """State of a dead letter."""
 
     OPEN = "open"  # not replayed yet, or the newest attempt failed
-    PARKED = "parked"  # it failed as often as it may
-    CLOSED = "closed"  # its records are in bronze
+    PARKED = "parked"  # the number of failed attempts has reached the limit
+    CLOSED = "closed"  # the records are in bronze
 
 
 def state_of(outcome: str) -> str:
-    """SQL of the state of a dead letter, from the outcome of its newest attempt, or null."""
+    """Return SQL of the state of a dead letter, from the outcome of its newest attempt, or null."""
     kept = ", ".join(f"'{each}'" for each in (ReplayOutcome.PARKED, ReplayOutcome.CLOSED))
     return f"CASE WHEN {outcome} IN ({kept}) THEN {outcome} ELSE '{State.OPEN}' END"
 
 
 def newest_attempts(attempts: str) -> str:
-    """SQL of the newest attempt of each dead letter, given SQL of the table of attempts."""
+    """Return SQL of the newest attempt of each dead letter, given SQL of the table of attempts."""
     return (
         f"SELECT {SOURCE} AS of_source, {POSITION} AS of_position, {LETTER} AS of_letter, count(*) AS attempts, "  # noqa: S608
         f"arg_max({OUTCOME}, {ATTEMPT}) AS {OUTCOME}, max({INGESTED_AT}) AS last_attempt FROM {attempts} GROUP BY ALL"
@@ -55,7 +55,7 @@ def newest_attempts(attempts: str) -> str:
 
 
 def with_attempts(letters: str, attempts: str) -> str:
-    """SQL behind ``FROM``: dead letters with ``attempts``, ``outcome`` and ``last_attempt`` of the newest attempt."""
+    """Return SQL to follow ``FROM``: dead letters with ``attempts``, and outcome and time of the newest attempt."""
     return (
         f"{letters} AS letter LEFT JOIN ({newest_attempts(attempts)}) AS newest ON letter.{SOURCE} = newest.of_source "
         f"AND letter.{POSITION} = newest.of_position AND coalesce(letter.{ATTEMPT}, 1) = newest.of_letter"
@@ -63,7 +63,7 @@ def with_attempts(letters: str, attempts: str) -> str:
 
 
 def text_of_letters(letters: str, attempts: str, as_text: str) -> str:
-    """SQL of dead letters with `raw` as text, codes of the reasons, state, attempts and time of the newest attempt.
+    """Return SQL of dead letters with `raw` as text, reason codes, state, attempts and time of the newest attempt.
 
     `consumer replay --where` has the same columns.
     """
@@ -75,7 +75,7 @@ def text_of_letters(letters: str, attempts: str, as_text: str) -> str:
 
 
 def not_closed(letters: str, attempts: str | None) -> str:
-    """SQL behind ``FROM``: the dead letters that are open or parked; `attempts` is None without a table of attempts."""
+    """Return SQL to follow ``FROM``: open and parked dead letters; `attempts` is None without a table of attempts."""
     if attempts is None:
         return letters
     return (
@@ -85,6 +85,6 @@ def not_closed(letters: str, attempts: str | None) -> str:
 
 
 def has_attempts(settings: Settings, stream: str) -> bool:
-    """Whether the stream has a table of attempts: the first replay creates it."""
+    """Return whether the stream has a table of attempts, which the first replay creates."""
     with catalog_errors():
         return table_of(catalog_of(settings), stream_tables(stream).attempts) is not None

@@ -1,7 +1,7 @@
-"""What the reader needs of the metadata of a table.
+"""Parse the parts of table metadata that the reader needs.
 
-PyIceberg makes an object of each snapshot, which takes half a second for nine tables of 1,800 snapshots, and its import
-takes longer than most commands of the reader.
+PyIceberg creates an object for each snapshot, which takes half a second for nine tables of 1,800 snapshots, and its
+import takes longer than most commands of the reader.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,12 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     schemas: Sequence[msgspec.Raw] = ()
 
     def current_snapshot(self) -> Snapshot | None:
-        """The newest snapshot; None before the first commit."""
+        """Return the current snapshot; None before the first commit."""
         return self.snapshot_by_id(self.current_snapshot_id)
 
     def snapshot_by_id(self, snapshot_id: int | None) -> Snapshot | None:
-        """One of the snapshots; None if it is not there."""
-        # The newest is asked for most often, and is the last one.
+        """Return the snapshot with an id; None if it does not exist."""
+        # The newest snapshot is requested most often, and is the last one.
         return next((each for each in reversed(self.snapshots) if each.snapshot_id == snapshot_id), None)
 
     @property
@@ -73,7 +73,7 @@ def parse_metadata(text: str) -> TableMetadata:
 
 
 def without_history(text: str) -> str:
-    """The text of a metadata file with the newest snapshot alone, which is all that an engine needs."""
+    """Return the text of a metadata file with only the current snapshot, which is all that an engine needs."""
     members = _MEMBERS.decode(text)
     newest = members.get("current-snapshot-id", b"null")
     snapshots = _SNAPSHOTS.decode(members.get("snapshots", b"[]"))

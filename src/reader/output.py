@@ -58,9 +58,9 @@ def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO)
 
 
 class LineFeeds:
-    r"""Ends the rows of a CSV writer with LF.
+    r"""File for a CSV writer that ends rows with LF.
 
-    A CSV writer with this line end would not quote values with CR, which readers take for a line end.
+    With LF as its own line ending, a CSV writer would not quote values with CR, which readers take for a line ending.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -89,7 +89,7 @@ def print_counts(out: "Console", table: "Table") -> None:
 
 
 def _width() -> int:
-    """Columns of the terminal, or many without one."""
+    """Return the number of columns of the terminal; 160 without a terminal."""
     return shutil.get_terminal_size((160, 50)).columns
 
 
@@ -99,7 +99,7 @@ def _rows(result: "DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """`names` made unique with numbers, as keys of a JSON object."""
+    """Return `names`, made unique with numbers, as keys of a JSON object."""
     seen: dict[str, None] = {}
     for name in names:
         number, free = 0, name

@@ -1,8 +1,8 @@
-"""The catalog as a read-only Iceberg REST service: for the DuckDB session of this process, or for any Iceberg client.
+"""Serve the catalog as a read-only Iceberg REST service, for DuckDB sessions of the reader or for any Iceberg client.
 
-DuckDB reads REST catalogs, but no catalog in SQLite or Postgres. Each statement asks this service, so that an open
-session sees every commit. For a session it listens on 127.0.0.1 below a random path; for other clients (``reader
-serve``) it listens at the address of the settings and requires a token.
+DuckDB reads REST catalogs, but not catalogs in SQLite or Postgres. Each statement sends requests to this service, so an
+open session sees every commit. For a session, the service listens on 127.0.0.1 below a random path; for other clients
+(``reader serve``), it listens on the address of the settings and requires a token.
 """
 
 import json
@@ -23,7 +23,7 @@ from reader.letters import ATTEMPT_COLUMNS
 ROOT_NAMESPACE = "root"  # an empty namespace in which a session starts, even in an empty lake
 
 ATTEMPTS_OF = "attempts_of_"
-"""Prefix of the names under which the views find the attempts of a stream, in the empty namespace."""
+"""Prefix of the names in the empty namespace under which views find the attempts of a stream."""
 
 _NAMESPACE = "/v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS = [
@@ -36,7 +36,7 @@ _ENDPOINTS = [
 ]
 _READ_ONLY = "This catalog is read-only: only lakeproof writes."
 _UNAUTHORIZED = "expected the token of `reader serve`, as Authorization: Bearer"
-_LEVELS = "\x1f"  # between the levels of a namespace, as the REST protocol has it
+_LEVELS = "\x1f"  # separator of namespace levels in the REST protocol
 
 _EMPTY_ATTEMPTS = (
     "file:///nowhere/metadata.json",
@@ -73,7 +73,7 @@ _EMPTY_ATTEMPTS = (
 
 @contextmanager
 def serve_catalog(settings: Settings, failures: list[LakeproofError], catalog: Catalog | None = None) -> Iterator[str]:
-    """Serve a catalog, or that of the settings, to this process within the context; yields the endpoint."""
+    """Serve a catalog, by default the one of the settings, on 127.0.0.1 within the context; yield the endpoint."""
     own = f"/{secrets.token_urlsafe(16)}"
     server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=own, catalog=catalog)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -87,7 +87,7 @@ def serve_catalog(settings: Settings, failures: list[LakeproofError], catalog: C
 
 @contextmanager
 def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofError], None]) -> Iterator[str]:
-    """Serve the catalog to clients with the token within the context; yields the address."""
+    """Serve the catalog to clients with the token within the context; yield the address."""
     host, port = settings.serve.host, settings.serve.port
     try:
         server = _Server(settings, (host, port), report, token=token)
@@ -98,7 +98,7 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
         ) from error
     with server:
         with catalog_errors():
-            server.catalog.namespaces(())  # whoever starts this learns of a wrong address at once
+            server.catalog.namespaces(())  # fail at the start if the address of the catalog is wrong
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:
             yield f"http://{host}:{server.server_port}"
@@ -107,7 +107,7 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
 
 
 class _RefusedError(Exception):
-    """An answer that is an error of the protocol."""
+    """A request that is answered with an error of the protocol."""
 
     def __init__(self, message: str, status: int, kind: str) -> None:
         super().__init__(message)
@@ -136,16 +136,16 @@ class _Server(ThreadingHTTPServer):
         self._settings = settings
 
     def answer(self, path: list[str], parent: tuple[str, ...]) -> str:
-        """Answer a GET of the protocol: `path` is what follows ``/v1/``, decoded; `parent` limits namespaces."""
+        """Answer a GET of the protocol: `path` follows ``/v1/``, decoded; `parent` limits namespaces."""
         match path:
             case ["config"]:
-                # Clients that have this list ask for nothing else: Spark would send metrics.
+                # Clients with this list use no other endpoints; without it, Spark would send metrics.
                 return json.dumps({"defaults": self._defaults(), "overrides": {}, "endpoints": _ENDPOINTS})
             case ["namespaces"]:
                 return json.dumps({"namespaces": [list(name) for name in self.catalog.namespaces(parent)]})
             case ["namespaces", namespace]:
-                # Also for a namespace that does not exist: DuckDB 1.5 never asks again after a no, and would not see
-                # the one that the first commit makes (duckdb-iceberg#1233). About tables it asks each time.
+                # Also for missing namespaces: after a 404, DuckDB 1.5 never asks again, and would not see the namespace
+                # that the first commit creates (duckdb-iceberg#1233). For tables, it asks each time.
                 return json.dumps({"namespace": list(_levels(namespace)), "properties": {}})
             case ["namespaces", namespace, "tables"]:
                 at = _levels(namespace)
@@ -163,16 +163,16 @@ class _Server(ThreadingHTTPServer):
                 raise _nothing_there()
 
     def _is_table(self, namespace: str, name: str) -> bool:
-        """Whether something of that name may be there; our own session also finds attempts in the empty namespace."""
+        """Return whether a table may have this name; our own session also finds attempts in the empty namespace."""
         return namespace != ROOT_NAMESPACE or (self.token is None and name.startswith(ATTEMPTS_OF))
 
     def _attempts(self, name: str) -> tuple[str, str] | None:
-        """The table of attempts of a stream, or an empty one: the first replay creates it, and views need it before."""
+        """Return the attempts of a stream, or an empty table: views need one before the first replay creates it."""
         namespace, _, table = stream_tables(name.removeprefix(ATTEMPTS_OF)).attempts.partition(".")
         return self.catalog.metadata((namespace,), table) or _EMPTY_ATTEMPTS
 
     def _defaults(self) -> dict[str, str]:
-        """File access properties for clients; they use their own keys, ours are never sent."""
+        """Return file access properties for clients; they use their own keys, ours are never sent."""
         if self.token is None or not uses_s3(self._settings):
             return {}
         return s3_without_keys(self._settings.s3)
@@ -181,8 +181,8 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
-    timeout = 60  # seconds that a client may stay silent; it connects again
-    # One packet per answer; in two, the second waits 40 ms for the first one's acknowledgement.
+    timeout = 60  # seconds after which an idle connection is closed; the client reconnects
+    # Send each response in one packet; of two packets, the second waits 40 ms for the first one's acknowledgment.
     wbufsize = -1
 
     def do_GET(self) -> None:
@@ -193,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001 - any error in there is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
             self.server.report(failure)
-            # 400, although it is not the caller's fault: DuckDB repeats what ends with 5xx, and the shell hangs.
+            # 400, although it is not the client's fault: DuckDB retries after 5xx, and the shell hangs.
             self._refuse(_RefusedError(str(failure), 400, type(error).__name__))
         else:
             self._send(200, body)
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the terminal belongs to the shell."""
 
     def _parse_path(self) -> tuple[list[str], tuple[str, ...]]:
-        """The path after ``/v1/``, and the parent of the namespaces."""
+        """Return the path after ``/v1/``, and the parent of the namespaces."""
         token = self.server.token
         if token is not None:
             sent = self.headers.get("Authorization", "").encode("latin-1")

@@ -1,4 +1,4 @@
-"""``reader serve``: serves the catalog to other programs."""
+"""``reader serve``: serve the catalog to other programs."""
 
 import secrets
 import time

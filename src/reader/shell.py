@@ -1,4 +1,4 @@
-"""DuckDB's shell with the tables of the lake."""
+"""Run DuckDB's shell with the tables of the lake."""
 
 import os
 import signal
@@ -23,23 +23,23 @@ def run_shell(settings: Settings) -> int:
     """Run the shell on the standard streams; return its exit code."""
     binary = _binary()
     with serve_catalog(settings, []) as endpoint, TemporaryDirectory(prefix="reader-") as folder:
-        # A file that only its owner reads, not an argument: it holds the key to S3, and ps shows arguments.
+        # A file that only its owner can read, not an argument: it contains the S3 key, and ps shows arguments.
         script = Path(folder) / "init.sql"
         script.touch(0o600)
         statements = "".join(f"{statement};\n" for statement in session_statements(settings, endpoint))
-        # CREATE SECRET has a result, which nobody asked for. After `.output FILE`, the shell no longer knows that it
-        # writes to a terminal, and its tables ignore the width of the screen.
+        # `.mode trash` hides the result of CREATE SECRET. `.output FILE` would, too, but then the shell no longer knows
+        # that it writes to a terminal, and its tables ignore the width of the screen.
         is_terminal = sys.stdin.isatty()
         greeting = _GREETING if is_terminal else ""
         script.write_text(f".mode trash\n{statements}.mode duckbox\n{_PROMPT}\n{greeting}")
         shell = subprocess.Popen([binary, "-unsigned", "-cmd", f".read {quoted(script)}"])
-        # Ctrl-C is the shell's: it cancels a query. Whoever ends this process ends the shell with it.
+        # Ctrl-C is for the shell, where it cancels a query. Other signals to this process end the shell.
         signal.signal(signal.SIGINT, lambda *_: None)
         for ending in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(ending, lambda *_: shell.terminate())
         code = shell.wait()
         if is_terminal and code == _AFTER_ERROR:
-            return 0  # somebody saw the error of the last statement, and left
+            return 0  # the user saw the error of the last statement, and left
         return code if code >= 0 else 128 - code
 
 

@@ -54,7 +54,7 @@ _REASONS = 10  # rows of dead letters that are shown
 
 @dataclass(frozen=True)
 class StreamCounts:
-    """Counts of what a stream has landed and filled."""
+    """Numbers of landed files or messages of a stream, and of rows in its tables."""
 
     landed: int  # files in the landing zone, or messages in the topic
     what: str  # file or message
@@ -63,7 +63,7 @@ class StreamCounts:
     empty: tuple[str, ...]  # tables of silver and gold without rows
 
     def readable(self, before: "StreamCounts") -> bool:
-        """Whether bronze has new rows and later tables have some; dead letters are optional."""
+        """Return whether bronze has new rows and the later tables have rows; dead letters are optional."""
         return self.bronze > before.bronze and not self.empty
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ def print_summary(settings: Settings, stream: str, since: datetime | None = None
     contract = load_contract(settings.contracts, stream)
     out = console()
     with connect(settings) as session:
-        # A transaction reads one state of each table while the consumer commits. Silver's ledger first: it must not
-        # have decided on rows that bronze does not have yet.
+        # A transaction reads one state of each table while the consumer commits. Silver's ledger is read first: it must
+        # not contain verdicts on rows that are not in bronze yet.
         session.sql("BEGIN TRANSACTION READ ONLY")
         silver = _silver(session, stream) if _has_table(settings, silver_tables(stream).ledger) else None
         landed = _landed(session, stream, contract.event_time, _recorded(settings, stream), since)
@@ -124,7 +124,7 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
     zone = landing_zone(settings, contract.stream)
     names = stream_tables(contract.stream)
     products = load_products(settings.gold, [contract.stream], lambda _: contract)
-    # Those that are filled exist before bronze has its first row.
+    # If these tables are filled at all, they exist before bronze has its first row.
     others = [silver_tables(contract.stream).kept, *(gold_table(product.name) for product in products)]
 
     def look() -> StreamCounts:
@@ -141,14 +141,14 @@ def _watch(settings: Settings, contract: Contract) -> Callable[[], StreamCounts]
 
 
 def _recorded(settings: Settings, stream: str) -> Recorded | None:
-    """The topic of a stream; None for files, or before the first run."""
+    """Return the topic of a stream; None for files, or before the first run."""
     with catalog_errors():
         ledger = table_of(catalog_of(settings), stream_tables(stream).ledger)
         return recorded_topic(ledger.properties) if ledger else None
 
 
 def _messages(settings: Settings, recorded: Recorded) -> int:
-    """Number of offsets after the stream's start; 0 if the brokers do not respond."""
+    """Return the number of offsets after the stream's start; 0 if the brokers do not respond."""
     topic = Topic(settings.kafka, recorded.topic)
     try:
         _, partitions = topic.identity()
@@ -159,14 +159,14 @@ def _messages(settings: Settings, recorded: Recorded) -> int:
 
 
 def _rows(catalog: Catalog, name: str) -> int | None:
-    """How many rows a table has; None if it does not exist."""
+    """Return the number of rows of a table; None if it does not exist."""
     with catalog_errors():
         table = table_of(catalog, name)
         return table_facts(name, table).rows if table else None
 
 
 def _written(since: datetime | None) -> tuple[str, str]:
-    """SQL condition for rows since a time, and its text for a title."""
+    """Return the SQL condition for rows since a time, and a text for the title."""
     if since is None:
         return "true", ""
     return f"{INGESTED_AT} >= '{since.isoformat()}'", f", since {since:%H:%M:%S} UTC"
@@ -175,7 +175,7 @@ def _written(since: datetime | None) -> tuple[str, str]:
 def _landed(session: Session, stream: str, event_time: str, recorded: Recorded | None, since: datetime | None) -> Table:
     name = stream_tables(stream).bronze
     when = ".".join(identifier(name) for name in event_time.split("."))
-    # Bounds as DuckDB's text: years that Python's datetime does not have are welcome in bronze.
+    # Bounds as text from DuckDB: bronze may contain years that Python's datetime does not support.
     condition, title = _written(since)
     ((rows, files, micro_batches, first, last),) = session.fetch(
         f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
@@ -189,9 +189,9 @@ def _landed(session: Session, stream: str, event_time: str, recorded: Recorded |
 
 
 def _dead_letters(session: Session, stream: str, since: datetime | None, replayed: bool) -> Table:
-    """Dead letters that no replay closed, by reason and path.
+    """Return a table of dead letters that are not closed, by reason and path.
 
-    Those with several reasons are in several rows, but once in the total.
+    Dead letters with several reasons are in several rows, but count once in the total.
     """
     names = stream_tables(stream)
     name = names.dead_letters
@@ -208,7 +208,7 @@ def _dead_letters(session: Session, stream: str, since: datetime | None, replaye
     table = Table("reason", "path", "dead letters", "example", title=f"Dead letters: {name}{title}", show_footer=True)
     table.columns[0].footer = "total"
     table.columns[2].justify, table.columns[2].footer = "right", f"{total:,}"
-    # Whole on a narrow terminal, but for the end of the example.
+    # Shown completely on a narrow terminal, except for the end of the example.
     table.columns[1].overflow = "fold"
     table.columns[3].no_wrap, table.columns[3].max_width = True, _EXAMPLE_WIDTH
     notes = []
@@ -225,11 +225,11 @@ def _dead_letters(session: Session, stream: str, since: datetime | None, replaye
 
 
 def _too_bad(session: Session, settings: Settings, contract: Contract) -> str:
-    """What the breaker of the contract says of the newest units in the ledger; empty if they are not too bad."""
+    """Return a warning if the newest units in the ledger would trip the contract's breaker; empty otherwise."""
     breaker = contract.breaker
     ledger = stream_tables(contract.stream).ledger
     with catalog_errors():
-        # A lake of an earlier version gets the column from the next run.
+        # In a lake of an earlier version, the next run adds the column.
         found = table_of(catalog_of(settings), ledger)
         has_replays = found is not None and REPLAY in found.columns
     landed = f"{REPLAY} IS NULL" if has_replays else "true"
@@ -254,7 +254,7 @@ def _has_table(settings: Settings, name: str) -> bool:
 
 
 def _silver(session: Session, stream: str) -> Table:
-    """Rows of bronze by verdict; the number of duplicates is from the ledger."""
+    """Return a table of verdicts on rows of bronze, from the ledger."""
     names = silver_tables(stream)
     counts = ("kept", "duplicates", "conflicts", "late")
     sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
@@ -300,7 +300,7 @@ def _print_next(out: Console, stream: str, *, demo: bool) -> None:
     reader = _reader()
     query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
     letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
-    # Somebody who installed the programs has no Makefile of ours.
+    # Without a clone, there is no Makefile.
     in_clone = Path("deploy/demo/duckdb.sh").exists()
     commands = {
         "make page" if in_clone else f"{reader} page --serve": "a page of the lake in the browser",
@@ -320,7 +320,7 @@ def _print_next(out: Console, stream: str, *, demo: bool) -> None:
 
 
 def _reader() -> str:
-    """How to call this program: its name, or its path if it is not on PATH."""
+    """Return the command of this program: its name, or its path if it is not on PATH."""
     if shutil.which("reader"):
         return "reader"
     path = Path(sys.executable).with_name("reader")

@@ -26,7 +26,7 @@ class TableFacts:
 
 
 def list_tables(settings: Settings) -> list[TableFacts]:
-    """Facts of every table, by name."""
+    """Return the facts of every table, sorted by name."""
     with catalog_errors():
         facts = [table_facts(name, table) for name, table in _tables(catalog_of(settings))]
     if not facts:
@@ -35,7 +35,7 @@ def list_tables(settings: Settings) -> list[TableFacts]:
 
 
 def table_facts(name: str, table: TableMetadata) -> TableFacts:
-    """Facts of one table."""
+    """Return the facts of one table."""
     snapshot = table.current_snapshot()
     return TableFacts(
         name=name,

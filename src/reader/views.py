@@ -2,8 +2,8 @@ r"""Views of a session besides the catalog's tables.
 
 - ``landing.<stream>``: one row per landed file: ``_source``, ``size`` in bytes, ``last_modified``, ``content`` (BLOB,
   not unpacked) and ``text`` (null if the content is not UTF-8). Contents are read only if a query uses them.
-- ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text, and behind it ``codes`` (those of the
-  reasons), ``state`` (open, parked, closed), ``attempts`` (to replay it) and ``last_attempt`` (when).
+- ``dead_letters_text.<stream>``: ``dead_letters.<stream>`` with ``raw`` as text, and the additional columns ``codes``
+  (of the reasons), ``state`` (open, parked, closed), ``attempts`` (to replay it) and ``last_attempt`` (time).
 - ``tables``: schema and name of all tables and views of the lake.
 - ``as_text(blob)``: a blob as text; if it is not UTF-8, with ``\xFF`` for each byte that is not ASCII.
 """
@@ -36,17 +36,17 @@ from reader.rest_facade import ATTEMPTS_OF, ROOT_NAMESPACE
 LANDING = "landing"
 DEAD_LETTERS_TEXT = "dead_letters_text"
 TABLES = "tables"
-MEMORY = "memory"  # DuckDB's name of the session's own database, which has the views
+MEMORY = "memory"  # DuckDB's name for the session's own database, which contains the views
 
-# BLOB to VARCHAR never fails; of what it escapes, quotes are put back, for JSON to stay readable.
+# BLOB to VARCHAR never fails, but escapes quotes, which are restored to keep JSON readable.
 _AS_TEXT = r"""coalesce(try(decode(bytes)), replace(replace(bytes::VARCHAR, '\x22', '"'), '\x27', ''''))"""
 
 
 def view_statements(settings: Settings) -> Iterator[str]:
-    """Statements that create the schemas, views and the macro.
+    """Yield statements that create the schemas, the views and the macro.
 
-    Views read a variable that is set afterwards: DuckDB binds a view when it is created, which would list the bucket
-    and open the catalog at each start, and fail if nothing has landed yet.
+    Views read a variable that is set afterwards: DuckDB binds a view when it is created, which would otherwise list the
+    bucket and open the catalog at each start, and fail if nothing has landed yet.
     """
     yield f"CREATE MACRO {MEMORY}.main.as_text(bytes) AS {_AS_TEXT}"
     yield (
@@ -63,7 +63,7 @@ def view_statements(settings: Settings) -> Iterator[str]:
 
 
 def streams(settings: Settings) -> list[str]:
-    """Names of streams: with a contract, or with a folder in a local landing zone."""
+    """Return the names of streams with a contract, or with a folder in a local landing zone."""
     names = {path.stem for path in settings.contracts.glob("*.yaml")}
     if settings.landing.uri.startswith("file://"):
         folder = local_path(settings.landing.uri)
@@ -73,10 +73,10 @@ def streams(settings: Settings) -> list[str]:
 
 
 def _streams_to_show(settings: Settings) -> list[str]:
-    """Streams that have run or landed something on this machine, or all if none has."""
+    """Return the streams with tables or a landing zone on this machine, or all streams if there are none."""
     known = streams(settings)
     if not (settings.landing.uri.startswith("file://") and settings.catalog.warehouse_uri.startswith("file://")):
-        return known  # to look there takes time, and a session starts often
+        return known  # looking there takes time, and sessions start often
     tables = Path(settings.catalog.warehouse_uri.removeprefix("file://")) / "dead_letters"
     seen = [
         name for name in known if (tables / name).is_dir() or (zone := _zone(settings, name)).is_own or zone.is_there()
@@ -85,7 +85,7 @@ def _streams_to_show(settings: Settings) -> list[str]:
 
 
 def _zone(settings: Settings, stream: str) -> LandingZone:
-    """The landing zone of a stream; that of LAKE_LANDING if contract or ledger cannot be read, which others report."""
+    """Return the landing zone; the one in LAKE_LANDING if contract or ledger cannot be read (reported elsewhere)."""
     try:
         return landing_zone(settings, stream, _recorded(settings, stream))
     except LakeproofError:
@@ -93,9 +93,9 @@ def _zone(settings: Settings, stream: str) -> LandingZone:
 
 
 def _recorded(settings: Settings, stream: str) -> Mapping[str, str]:
-    """Properties of the ledger, if an address of the stream's own is among them, and they are on this machine."""
+    """Return the properties of the ledger if it is on this machine and has the stream's own landing address."""
     if not (settings.catalog.uri.startswith("sqlite:") and settings.catalog.warehouse_uri.startswith("file://")):
-        return {}  # to look there takes time, and a session starts often
+        return {}  # looking there takes time, and sessions start often
     with catalog_errors():
         found = catalog_of(settings).metadata(("ledger",), stream)
     if found is None or LANDING_SOURCE not in found[1]:
@@ -117,10 +117,10 @@ def _tables_view() -> str:
 
 
 def landing_glob(root: str) -> str:
-    """Glob of all files below a landing root."""
+    """Return the glob of all files below a landing root."""
     if root.startswith("file://"):
         return glob.escape(str(local_path(root))) + "/**"
-    # S3 takes escapes as little as it gives keys a meaning; a bucket's name has no special characters.
+    # On S3, escapes are neither supported nor needed; names of buckets have no special characters.
     return f"{root}/**"
 
 

@@ -32,7 +32,7 @@ class Sink(ABC):
         """Land a batch as a whole. If it raises, the batch does not count."""
 
     def landed(self) -> dict[str, Any]:
-        """Entries for the report, for example offsets."""
+        """Return entries for the report, for example offsets."""
         return {}
 
 

@@ -25,7 +25,7 @@ _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.S
 
 
 def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sink:  # noqa: ARG001 - as all sinks
-    """Create the sink; the collector is contacted at the first write, its answers are appended to `receipts`."""
+    """Create the sink; it contacts the collector at the first write, and appends the responses to `receipts`."""
     try:
         file = receipts.open("ab") if receipts else None
     except OSError as error:
@@ -71,7 +71,7 @@ class _HttpSink(Sink):
             time.sleep(pause)
 
     def landed(self) -> dict[str, Any]:
-        """Counts of accepted, repeated (maybe duplicated) and refused posts."""
+        """Return the number of accepted, repeated (perhaps duplicated) and refused posts."""
         return {"http": {"posts": self._posts, "repeated": self._repeated, "refused": self._refused}}
 
     @property
@@ -110,7 +110,7 @@ def _retry_after(error: urllib.error.HTTPError) -> float:
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
-    """The detail of the answer, or the name of the status."""
+    """Return the detail of the response, or the name of the status."""
     try:
         return str(json.loads(error.read())["detail"])
     except (OSError, ValueError, KeyError, TypeError, HTTPException):

@@ -1,4 +1,4 @@
-"""Send events to a Kafka topic, one message each, with their ids as keys."""
+"""Send records to a Kafka topic, each as a message with its id as key."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def connect(topic: str, settings: Settings) -> Sink:
-    """Open a topic, which is created if it does not exist."""
+    """Create the topic if it does not exist, and open a sink for it."""
     if ensure_topic(settings.kafka, TopicSpec.of(topic, settings.topics)):
         structlog.get_logger().info("topic created", topic=topic, partitions=settings.topics.partitions)
     return _KafkaSink(Sending(settings.kafka, topic))
@@ -43,7 +43,7 @@ class _KafkaSink(Sink):
             self._places[partition] = (self._places.get(partition, (first, last))[0], last)
 
     def landed(self) -> dict[str, Any]:
-        """First and last message of each partition, named as in ``_source``."""
+        """Return the first and last message of each partition, named as in ``_source``."""
         topic = self._sending.topic
         kafka: dict[str, Any] = {
             "topic": topic,

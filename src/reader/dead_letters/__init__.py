@@ -1,1 +1,1 @@
-"""What became dead letters, and why: ``reader dead-letters``."""
+"""``reader dead-letters``: show dead letters and their reasons."""

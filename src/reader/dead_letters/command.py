@@ -1,4 +1,4 @@
-"""What ``reader dead-letters`` does."""
+"""Implementation of ``reader dead-letters``."""
 
 import sys
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from reader.dead_letters.selection import Selection
 from reader.letters import State
 from reader.output import Format
 
-_TOP = 10  # sources and keys
-_ALL = 1_000  # the same in JSON
+_TOP = 10  # number of sources and keys
+_ALL = 1_000  # number of sources and keys in JSON
 
 
 def show_or_export(
@@ -35,7 +35,7 @@ def show_or_export(
     with catalog_errors():
         exists = open_catalog(settings).table_exists(name)
     if not exists:
-        load_contract(settings.contracts, stream)  # says what is wrong with the name
+        load_contract(settings.contracts, stream)  # raises an error about an unknown name
         raise UnavailableError(
             f"The stream {stream} has no dead letters: {name} does not exist yet.", "Run the consumer."
         )

@@ -1,8 +1,8 @@
-"""Write the bytes of dead letters back out.
+"""Export the bytes of dead letters.
 
-Into a file, one per line, if no dead letter has a line break: such a file can be corrected with the tools for lines,
-and landed again as newline-delimited JSON. Anything else goes into a folder, a file for each dead letter: bytes of any
-kind stay as they are, and every tool can read them, which no form with lengths in between would allow.
+Dead letters without line breaks can be exported to a file, one per line, which line-based tools can correct, and which
+can be landed again as newline-delimited JSON. Others are exported to a folder with a file for each dead letter: bytes
+of any kind stay unchanged, and every tool can read them, unlike a file format with length prefixes.
 """
 
 import json
@@ -19,21 +19,21 @@ from lakeproof.wording import count_of
 from reader.dead_letters.selection import Letter
 
 INDEX = "index.jsonl"
-"""File of the folder that says where each of the others comes from."""
+"""Name of the file in the folder that lists the origin of each other file."""
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
 class Exported:
-    """How many dead letters were written, and how many have no bytes."""
+    """Number of dead letters that were written, and of those without bytes."""
 
     written: int
     without_bytes: int
 
 
 def export(letters: Iterable[Letter], path: Path, *, is_folder: bool) -> Exported:
-    """Write dead letters to a new file, or to files in a new or empty folder; nothing is left of a failure."""
+    """Write dead letters to a new file, or to files in a new or empty folder; a failure leaves no files."""
     target = path.expanduser()
     try:
         return _to_folder(letters, target) if is_folder else _to_file(letters, target)
@@ -64,7 +64,7 @@ def _to_file(letters: Iterable[Letter], path: Path) -> Exported:
                     f"Export them to a folder, with a file for each: --export {path}/",
                 )
             file.flush()
-            os.link(file.name, path)  # fails if somebody has made it meanwhile
+            os.link(file.name, path)  # fails if the file was created meanwhile
         finally:
             Path(file.name).unlink()
     return Exported(written, without)

@@ -1,7 +1,7 @@
-r"""Find the place in a dead letter that a reason is about, and show it underlined.
+r"""Find the place in a dead letter to which a reason refers, and show it underlined.
 
-The bytes need not be JSON, and only what leads to the place has to be sound. Bytes that are not UTF-8 are
-shown as ``\xFF``, control characters escaped, and the carets are below what is shown.
+The bytes need not be valid JSON: only the part that leads to the place has to be. Bytes that are not UTF-8 are shown as
+``\xFF``, control characters are escaped, and the carets are aligned with the shown text.
 """
 
 import json
@@ -27,17 +27,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A part of a dead letter, printable on one line, with the place that a reason is about."""
+    """A part of a dead letter, printable on one line, with the place to which a reason refers."""
 
     before: str
-    marked: str  # empty if the place is not known
+    marked: str  # empty if the place is unknown
     behind: str
 
 
 def find_place(raw: bytes, path: str, detail: str) -> Span | None:
-    """Where in the bytes a reason is, as characters of :func:`as_characters`; None if that is not known.
+    """Return the place to which a reason refers, in characters of :func:`as_characters`; None if unknown.
 
-    Of a field that is missing, it is the end of the object that should have it.
+    For a missing field, the place is the end of the object that should contain it.
     """
     text = as_characters(raw)
     steps = parse_path(path)
@@ -52,17 +52,17 @@ def find_place(raw: bytes, path: str, detail: str) -> Span | None:
 
 
 def as_characters(raw: bytes) -> str:
-    """Bytes as text, in which each byte that is not UTF-8 is a surrogate; what is behind the first MiB is cut off."""
+    """Decode the first MiB of bytes as text, with a surrogate for each byte that is not UTF-8."""
     return raw[:_MOST_BYTES].decode("utf-8", "surrogateescape")
 
 
 def underlined(raw: bytes, place: Span | None, width: int) -> tuple[str, str]:
-    """A line with the place in a dead letter, and a line with carets below it, both at most so wide."""
+    """Return a line with the place in a dead letter, and a line with carets, both at most `width` columns wide."""
     from rich.cells import cell_len
 
     text = as_characters(raw)
     start, end = place or (0, 0)
-    # Around the place, half of the line; the rest of it is what comes behind.
+    # Half of the line is for the text before the place, the rest for the place and the text after it.
     most = max(width - 2, 20)
     begin = 0 if len(text) <= most else max(min(start - most // 2, len(text) - most), 0)
     before, marked, behind = (
@@ -85,7 +85,7 @@ def underlined(raw: bytes, place: Span | None, width: int) -> tuple[str, str]:
 
 
 def excerpt(raw: bytes, place: Span | None, most: int) -> Excerpt:
-    """So many characters of a dead letter, around the place."""
+    """Return `most` characters of a dead letter, around the place."""
     text = as_characters(raw)
     start, end = place or (0, 0)
     begin = max(min(start - most // 4, len(text) - most), 0)
@@ -99,13 +99,13 @@ def excerpt(raw: bytes, place: Span | None, most: int) -> Excerpt:
 
 
 def shown(text: str) -> str:
-    """Text for a terminal, on one line."""
+    """Return a text in printable form, on one line."""
     text = _SURROGATE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02X}", text)
     return printable(text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t"))
 
 
 def _locate(text: str, steps: Steps) -> Span | None:
-    """Find a value; for a member that its object lacks, the bracket that closes the object."""
+    """Find a value; for a missing member, the closing bracket of its object."""
     at = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
     end = _end(text, at)
     for number, step in enumerate(steps):
@@ -122,7 +122,7 @@ def _locate(text: str, steps: Steps) -> Span | None:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int, int]]:
-    """Key or index of each member of an object or array, and where its key and its value begin, and where it ends."""
+    """Yield key or index of each member of an object or array, the start of its key and of its value, and its end."""
     if text[at : at + 1] not in _CLOSERS:
         return
     is_object = text[at] == "{"
@@ -154,7 +154,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int, int]]:
 
 
 def _end(text: str, at: int) -> int | None:
-    """Where the value that begins at `at` ends; None if it does not."""
+    """Return the end of the value that begins at `at`; None if it is incomplete."""
     mark = text[at : at + 1]
     if mark == '"':
         match = _STRING.match(text, at)

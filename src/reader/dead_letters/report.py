@@ -24,7 +24,7 @@ _JSON_BYTES = 4_096  # bytes of an example in JSON
 
 
 def write_counts(counts: Counts, stream: str, states: Sequence[State], output_format: Format, out: TextIO) -> None:
-    """Write what was counted of the dead letters in some states."""
+    """Write the counts of the dead letters in the given states."""
     match output_format:
         case Format.TABLE:
             _print(counts, stream, states)
@@ -36,7 +36,7 @@ def write_counts(counts: Counts, stream: str, states: Sequence[State], output_fo
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """Bars of counts: a blank is 0, and the highest bar the greatest."""
+    """Return counts as bars: a blank for 0, and the highest bar for the largest count."""
     most = max(counts, default=0)
     return "".join(_BARS[-(-count * len(_BARS) // most) - 1] if count else " " for count in counts)
 
@@ -44,7 +44,7 @@ def sparkline(counts: Sequence[int]) -> str:
 def parts_of_time(
     hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime, most: int = _BUCKETS
 ) -> tuple[list[int], int]:
-    """Counts of equal parts of the time from the hour of `first` to that of `last`, and how many hours each has."""
+    """Return counts of equal parts of the time from the hour of `first` to the hour of `last`, and hours per part."""
     start = first.replace(minute=0, second=0, microsecond=0)
     whole = (last - start) // timedelta(hours=1) + 1
     length = -(-whole // most)
@@ -116,7 +116,7 @@ def _print_example(out: "Console", reason: ReasonCount) -> None:
     if example.raw is None:
         out.print("  its bytes were not kept: they are only in what landed")
         return
-    # A line that is as wide as the terminal would wrap, and the carets with it.
+    # A line as wide as the terminal would wrap, and so would the carets.
     line, carets = underlined(example.raw, find_place(example.raw, example.path, example.detail), out.width - 4)
     out.print(Text(f"  {line}"), soft_wrap=True)
     if carets:
@@ -162,19 +162,19 @@ def _reason_as_json(reason: ReasonCount) -> dict[str, Any]:
             "raw": _text(raw[:_JSON_BYTES]) if raw is not None else None,
             "is_whole": raw is not None and len(raw) <= _JSON_BYTES,
             "offending": _text(text[slice(*place)].encode("utf-8", "surrogateescape")) if place else None,
-            # In bytes, as the details count.
+            # In bytes, like the offsets in details.
             "offset": len(text[: place[0]].encode("utf-8", "surrogateescape")) if place else None,
         },
     }
 
 
 def _text(raw: bytes) -> str:
-    r"""Bytes as text; those that are not UTF-8 as ``\xFF``."""
+    r"""Decode bytes as text, with ``\xFF`` for bytes that are not UTF-8."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def _write_csv(counts: Counts, out: TextIO) -> None:
-    """A row for each reason and path."""
+    """Write a row for each reason and path."""
     writer = csv.writer(LineFeeds(out))
     writer.writerow(
         ("reason", "path", "dead_letters", "first_seen", "last_seen", "example_source", "example_position", "detail")

@@ -1,4 +1,4 @@
-"""The dead letters that were asked for, and what they have in common; everything is counted by DuckDB."""
+"""Select dead letters and count them by reason, source and key, in DuckDB."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,32 +47,32 @@ class Example:
 
 @dataclass(frozen=True)
 class ReasonCount:
-    """Dead letters with a reason at a place; indexes within arrays are left out of its path."""
+    """Dead letters with the same reason and path; the path has no array indexes."""
 
     code: str
     path: str
     letters: int
     first_seen: datetime | None
     last_seen: datetime | None
-    hours: tuple[tuple[datetime, int], ...]  # the hours with any, and how many
+    hours: tuple[tuple[datetime, int], ...]  # number of dead letters by hour, without empty hours
     example: Example
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Everything that is said of the dead letters that were asked for."""
+    """Counts of the selected dead letters."""
 
     letters: int
-    states: dict[State, int]  # of those that the condition holds for, in any state
+    states: dict[State, int]  # dead letters that meet the condition, by state; not limited to the selected states
     reasons: Sequence[ReasonCount]
-    sources: Sequence[tuple[str, int]]  # those with the most
-    keys: Sequence[tuple[bytes, int]]  # of Kafka messages
+    sources: Sequence[tuple[str, int]]  # sources with the most dead letters
+    keys: Sequence[tuple[bytes, int]]  # keys of Kafka messages with the most dead letters
     distinct_sources: int
     distinct_keys: int
 
 
 class Selection:
-    """Dead letters of a stream in some states, that a condition in SQL holds for."""
+    """Dead letters of a stream in the given states that meet a condition in SQL."""
 
     def __init__(self, session: Session, stream: str, states: Sequence[State], where: str | None) -> None:
         self._session = session
@@ -80,12 +80,12 @@ class Selection:
         self._states = ", ".join(quoted(state) for state in states)
         names = stream_tables(stream)
         self._key = KEY if KEY in session.columns(names.dead_letters) else "NULL::BLOB"
-        # The columns that the view dead_letters_text and `consumer replay --where` have.
+        # The same columns as in the view dead_letters_text and in `consumer replay --where`.
         with_bytes = f"(SELECT *, {RAW} AS {_BYTES} FROM {names.dead_letters})"  # noqa: S608
         self._rows = text_of_letters(with_bytes, f"{ROOT_NAMESPACE}.{ATTEMPTS_OF}{stream}", f"{MEMORY}.main.as_text")
 
     def count(self, top: int) -> Counts:
-        """Count the dead letters; of sources and keys, name the `top` ones."""
+        """Count the dead letters, and list the `top` sources and keys."""
         fetch = self._session.fetch
         self._load(
             f"{SOURCE} AS source, {POSITION} AS position, coalesce({ATTEMPT}, 1) AS letter, state, "
@@ -111,7 +111,7 @@ class Selection:
         )
 
     def letters(self) -> Iterator[Letter]:
-        """The dead letters, by place."""
+        """Yield the dead letters, sorted by source and position."""
         self._load(
             f"{SOURCE} AS source, {POSITION} AS position, coalesce({ATTEMPT}, 1) AS letter, state, "
             f"{REASONS} AS reasons, {_BYTES} AS raw"
@@ -148,7 +148,7 @@ class Selection:
             yield ReasonCount(code, path, letters, first, last, tuple(hours.get((code, path), ())), shown)
 
     def _raws(self, examples: Sequence[dict[str, Any]]) -> dict[tuple[str, int, int], bytes | None]:
-        """The bytes of dead letters, by place."""
+        """Return the bytes of dead letters, by source, position and attempt."""
         places = [[each[name] for each in examples] for name in ("source", "position", "letter")]
         rows = self._session.fetch(
             f"SELECT {SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1), {_BYTES} FROM ({self._rows}) "  # noqa: S608
@@ -159,7 +159,7 @@ class Selection:
         return {(source, position, letter): raw for source, position, letter, raw in rows}
 
     def _load(self, columns: str) -> None:
-        """Put columns of the dead letters into memory. A mistake in the condition is the user's."""
+        """Load columns of the dead letters into memory; an error in the condition raises UsageError."""
         where = "" if self._where is None else f" WHERE (\n{self._where}\n)"
         try:
             self._session.fetch(f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {columns} FROM ({self._rows}){where}")  # noqa: S608

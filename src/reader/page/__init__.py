@@ -1,1 +1,1 @@
-"""A page of the lake: what is asked of it, as frozen dataclasses, and templates that render the answers."""
+"""The page of the lake: data read from the lake as frozen dataclasses, and templates that render them."""

@@ -1,4 +1,4 @@
-"""Charts as static SVG by Vega-Lite; without its package the page has tables alone."""
+"""Charts as static SVG by Vega-Lite; without its package, the page has only tables."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _BAD, _REST = "#d0453f", "#7f97ad"
 _APART = {"duplicates": "#a8a29a", "conflicts": "#d9822b", "late": "#8f6fc4"}
 _INK = "currentColor"
 _CONFIG = {
-    "aria": False,  # one role and one title for the whole, and a table of its numbers beside it
+    "aria": False,  # the chart has one role and one title, and a table next to it has its numbers
     "background": None,
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
@@ -45,7 +45,7 @@ _TIME = {
     "labelSeparation": 12,
     "format": "%m-%d %H:%M",
 }
-_ROLES = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')  # of parts; the whole has one
+_ROLES = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')  # roles of parts; only the whole chart has a role
 _SIZE = re.compile(r' width="(\d+(?:\.\d+)?)" height="(\d+(?:\.\d+)?)"')
 
 
@@ -59,12 +59,12 @@ def _vega() -> "ModuleType | None":
 
 
 def available() -> bool:
-    """Whether charts can be drawn."""
+    """Return whether charts can be drawn."""
     return _vega() is not None
 
 
 def by_hour(hours: Sequence[Hour], key: str) -> Markup:
-    """Units by hour, those that are not kept apart."""
+    """Return a chart of units by hour, with separate colors for those that are not kept."""
     kinds = {name: color for name, color in _APART.items() if any(getattr(each, name) for each in hours)}
     rest = "rest of bronze" if kinds else "bronze"
     colors = {rest: _REST, **kinds, "dead letters": _BAD}
@@ -88,7 +88,7 @@ def by_hour(hours: Sequence[Hour], key: str) -> Markup:
 
 
 def trend(hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime, key: str, title: str) -> Markup:
-    """Dead letters by hour, drawn small and over the same time for each reason, without a library."""
+    """Return a small chart of dead letters by hour, with the same time axis for each reason, without a library."""
     span = max((last - first).total_seconds() / 3600 + 1, 1)
     most = max((count for _, count in hours), default=1)
     width = max(min(120 / span, 12), 1.2)
@@ -105,7 +105,7 @@ def trend(hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime
 
 
 def plotted(plot: Plot, key: str) -> Sequence[Markup]:
-    """A chart for each panel of a plot."""
+    """Return a chart for each panel of a plot."""
     return [_panel(plot, panel, f"{key}-{number}") for number, panel in enumerate(plot.panels)]
 
 
@@ -150,7 +150,7 @@ def _spec(
 
 
 def _svg(spec: Mapping[str, Any], key: str, title: str, description: str) -> Markup:
-    """Draw a chart; empty without the library. Vega escapes texts in SVG, and :func:`shown` did the rest."""
+    """Draw a chart; return empty markup without the library. Vega escapes texts for SVG after :func:`shown`."""
     vega = _vega()
     if vega is None:
         return Markup("")

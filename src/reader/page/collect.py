@@ -1,4 +1,4 @@
-"""Ask the lake for what the page says: metadata and ledgers first, then a few rows; bronze is not read."""
+"""Read the content of the page from the lake: metadata and ledgers first, then a few rows; bronze is not read."""
 
 import json
 import time
@@ -71,10 +71,10 @@ from reader.verify.tables.accounts import CODES
 from reader.verify.tables.layers import newest_marker
 from reader.views import identifier
 
-_REASONS = 12  # sets of reasons that are shown, and those with an example
+_REASONS = 12  # number of reason sets to show; the first _EXAMPLES have an example
 _EXAMPLES = 8
 _EXAMPLE_BYTES = 1 << 20
-_SMALL_BYTES, _SCANNED = 16_384, 500  # what is read of a micro-batch that may have many
+_SMALL_BYTES, _SCANNED = 16_384, 500  # maximum size and number of dead letters in the first scan of a micro-batch
 _EXCERPT = 240  # characters
 _WINDOWS = 96
 _LINES = 3
@@ -82,11 +82,11 @@ _ANOMALIES = 5
 
 
 def collect(settings: Settings, names: Sequence[str]) -> Page:
-    """Everything that the page says of some streams; of all that have tables, if none is named."""
+    """Read the content of the page for the given streams, or for all that have tables."""
     began = time.monotonic()
     for name in names:
         load_contract(settings.contracts, name)
-    # All tables are loaded before the session starts: it would load some of them itself, in another order.
+    # Load all tables before the session starts: the session would load some itself, in another order.
     catalog = Frozen(catalog_of(settings))
     with catalog_errors():
         lakes = [_Lake(settings, catalog, name) for name in names or _known(settings)]
@@ -104,19 +104,19 @@ def _known(settings: Settings) -> Sequence[str]:
 class _Layer:
     """A table, and the query that fills it."""
 
-    layer: str  # final: it is filled once windows are final, and waits for them
+    layer: str  # `final`: the table waits until windows are final
     name: str
     query: str
     table: TableMetadata
 
     @property
     def next_number(self) -> int | None:
-        """The first micro-batch that it does not have; None before its first commit."""
+        """The first micro-batch that is not in the table; None before the first commit."""
         marker = newest_marker(self.table, self.query)
         return int(marker["micro_batch_id"]) + 1 if marker else None
 
     def commits(self) -> Iterator[tuple[int, datetime]]:
-        """Newest micro-batch of each commit, and its time, the oldest first."""
+        """Yield the newest micro-batch of each commit and the time of the commit, oldest first."""
         for snapshot in self.table.snapshots:
             if text := snapshot.summary.get(MARKER + self.query):
                 yield int(json.loads(text)["marker"]["micro_batch_id"]), _time(snapshot.timestamp_ms)
@@ -127,7 +127,7 @@ def _time(milliseconds: int) -> datetime:
 
 
 class _Lake:
-    """What the catalog has of a stream; those tables that are filled last are loaded first."""
+    """The tables of a stream in the catalog; the tables that are filled last are loaded first."""
 
     def __init__(self, settings: Settings, catalog: Catalog, stream: str) -> None:
         self.settings = settings
@@ -147,12 +147,12 @@ class _Lake:
 
     @property
     def has_tables(self) -> bool:
-        """Whether a consumer has made tables of the stream, one of them at least."""
+        """Whether at least one of the stream's own tables exists."""
         return any(name in self.tables for name in self.own)
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Note a table that cannot be read, for example because a data file was lost; the rest of the page is made."""
+        """Record a table that cannot be read, such as one with a lost data file, and build the page without it."""
         try:
             yield
         except LakeproofError as error:
@@ -161,7 +161,7 @@ class _Lake:
             self.broken[name] = error.message
 
     def page(self, session: Session, beside: Executor) -> StreamPage:
-        """All that is said of the stream; what is not in tables is read beside them."""
+        """Return the content of the page for the stream; data outside of tables is read in another thread."""
         contract, products, samples = self.contract, self.products, self.samples
         missing = [name for name in self.own if name not in self.tables]
         ledger = self.tables.get(self.names.ledger)
@@ -271,7 +271,7 @@ class _Lake:
                 yield _Layer(layer, name, query, table)
 
     def _counts(self, total: Ledger) -> Mapping[str, tuple[int, int]]:
-        """Rows of tables by their metadata and by their ledger, unless a micro-batch is being committed to them."""
+        """Return the rows of tables by metadata and by ledger, except while a micro-batch is being committed."""
         if total.is_erasing:
             return {}
         names, silver = self.names, self.silver
@@ -351,9 +351,9 @@ class _Lake:
         return [self._with_example(each, examples.get(each.codes)) for each in shown]
 
     def _found(self, session: Session, codes: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """A dead letter of each set of reasons."""
-        # The ledger says in which micro-batch, so that a few files are read. Most have all sets in few micro-batches:
-        # one scan of each, which ends early; what it does not find, because it is rare or large, has a scan of its own.
+        """Return a dead letter of each set of reasons."""
+        # The ledger has its micro-batch, so only a few files are read. Most lakes have all sets in a few micro-batches:
+        # each gets one scan, which ends early. Sets that this scan misses, being rare or large, get their own scan.
         places = ledgers.newest_place(session, codes)
         together: dict[int, list[str]] = {}
         for each, (number, _) in places.items():
@@ -375,7 +375,7 @@ class _Lake:
         return examples
 
     def _examples(self, session: Session, selects: Sequence[str]) -> dict[str, Sequence[Any]]:
-        """Rows of dead letters by their sets of reasons; ``{}`` is what is selected, and from where."""
+        """Return dead letters by set of reasons; ``{}`` in `selects` is replaced by the SELECT and FROM clauses."""
         row = (
             f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
             f"{SOURCE}, {POSITION} FROM {self.names.dead_letters}"
@@ -451,7 +451,7 @@ class _Lake:
             begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
             new = [each for each in table.snapshots if begin and _time(each.timestamp_ms) >= begin]
             had = new[0].summary if new else {}
-            # What the first commit of the day changed is part of what came within it.
+            # The changes of the first commit of the day count, so its totals are taken before the commit.
             rows, files, size = (
                 now + sum(sign * int(had.get(key) or 0) for sign, key in zip((-1, 1, -1), keys, strict=True))
                 for now, *keys in (
@@ -465,7 +465,7 @@ class _Lake:
 
 
 def _among(sets: Sequence[str]) -> str:
-    """SQL of whether a dead letter has one of these sets of reasons."""
+    """Return SQL that is true if a dead letter has one of these sets of reasons."""
     return f"{CODES} IN ({', '.join(map(quoted, sets))})"
 
 
@@ -475,20 +475,20 @@ def _names(samples: Samples) -> Sequence[str]:
 
 
 def _rows(table: TableMetadata) -> int:
-    """How many rows a table has, by its metadata."""
+    """Return the number of rows of a table by its metadata."""
     snapshot = table.current_snapshot()
     summary = snapshot.summary if snapshot else {}
     return int(summary.get("total-records") or 0) - int(summary.get("total-position-deletes") or 0)
 
 
 def _unproven(proof: Proof | None, ledger: str, newest: int | None) -> int:
-    """How many micro-batches came after a proof."""
+    """Return the number of micro-batches after a proof."""
     before = proof.reached.get("tables", {}).get(ledger, {}).get("before") if proof else None
     return 0 if before is None or newest is None else max(newest + 1 - int(before), 0)
 
 
 def key_of(contract: Contract) -> str:
-    """The field by which an event is looked for: its correlation id, or else a primary key of one field."""
+    """Return the field for finding an event: its correlation id, or else a primary key of one field."""
     for each in contract.derived:
         if each.derived and each.derived.source is DerivedFrom.CORRELATION:
             return each.name

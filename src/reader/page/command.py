@@ -12,7 +12,7 @@ from reader.page.render import render
 
 
 def write_page(settings: Settings, streams: Sequence[str], out: Path) -> None:
-    """Write the page of some streams, or of all, to one file that needs no other."""
+    """Write the page of the given streams, or of all, to one self-contained file."""
     if out.is_dir() or not out.absolute().parent.is_dir():
         what = "is a folder" if out.is_dir() else f"needs the folder {out.parent}, which does not exist"
         raise UsageError(f"Cannot write the page: {out} {what}.", "Give the name of a file in a folder that exists.")

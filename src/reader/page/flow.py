@@ -1,4 +1,4 @@
-"""The flow of conservation as a picture: where the boxes and bands are. The template draws them."""
+"""Layout of the flow diagram: the places of boxes and bands, which the template draws."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from reader.page.model import Number, StreamPage
 WIDTH, HEIGHT = 960, 240
 _TOP = 8
 _BOX = 14  # width of a box
-_SLOT = 44  # least height between labels
+_SLOT = 44  # minimum distance between labels
 _COLUMNS = (0, 240, 480, 720)
 _KINDS = {
     "open": "bad",
@@ -22,7 +22,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Box:
-    """A box: its number, place, height, and kind, which is its class in the style."""
+    """A box: its number, place, height, and kind, which is its CSS class."""
 
     number: Number
     x: float
@@ -32,13 +32,13 @@ class Box:
 
     @property
     def label_x(self) -> float:
-        """Where its label begins."""
+        """Start of the label."""
         return self.x + _BOX + 8
 
 
 @dataclass(frozen=True)
 class Band:
-    """A band between two boxes, as a path of SVG."""
+    """A band between two boxes, as an SVG path."""
 
     path: str
     kind: str
@@ -46,7 +46,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Flow:
-    """The picture."""
+    """The flow diagram."""
 
     boxes: Sequence[Box]
     bands: Sequence[Band]
@@ -54,7 +54,7 @@ class Flow:
 
 
 def flow(page: StreamPage) -> Flow:
-    """Lay out the flow of a stream: heights are in proportion to units, and each that is not zero can be seen."""
+    """Lay out the flow of a stream: heights are proportional to units, and every box that is not zero is visible."""
     numbers = page.numbers
     whole = max(numbers["landed"].value, page.ledger.bronze + page.ledger.letters, 1)
     first = [
@@ -76,7 +76,7 @@ def flow(page: StreamPage) -> Flow:
     y = float(_TOP)
     for product in page.products:
         for of_gold in (product.windows, *product.numbers):
-            if of_gold:  # windows are no units: the boxes have one height
+            if of_gold:  # windows are not units: all these boxes have the same height
                 boxes[of_gold.key] = Box(of_gold, _COLUMNS[3], y, 24, "gold")
                 y += _SLOT
     return Flow(list(boxes.values()), list(_bands(boxes, scale)), round(max(lowest, y, 120)))

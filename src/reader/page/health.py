@@ -1,4 +1,4 @@
-"""What is wrong with a stream, in words, and since when."""
+"""Problems of a stream as messages, and since when they exist."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from reader.page.ledgers import Storm
 from reader.page.model import Ledger, Level, Problem
 from reader.page.state import Waiting
 
-_PATIENCE = timedelta(minutes=1)  # for what has landed to be taken
+_PATIENCE = timedelta(minutes=1)  # for landed data to be consumed
 _SILVER_PATIENCE = timedelta(minutes=5)
 _PROOF_AGE = timedelta(days=1)
 _LONGEST = 120  # characters of the name of a source
@@ -27,24 +27,24 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What :func:`problems` judges."""
+    """Input of :func:`problems`."""
 
     shares: ClassVar[Mapping[str, Decimal]] = {
         "duplicates": Decimal("0.25"),
         "conflicts": Decimal("0.05"),
         "late": Decimal("0.05"),
     }
-    """From which share of the newest rows on a verdict is a problem."""
+    """Share of the newest rows from which on a verdict is a problem."""
 
     contract: Contract
     missing: Sequence[str] = ()  # tables
     total: Ledger = field(default_factory=Ledger)
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # rows of tables, by metadata and by ledger
-    broken: Mapping[str, str] = field(default_factory=dict)  # tables that cannot be read, and why
+    broken: Mapping[str, str] = field(default_factory=dict)  # unreadable tables, with the error message
     waiting: Waiting = field(default_factory=lambda: Waiting(0))
     unit: str = "file"
     lease: State = State.NEVER
-    silver_waits: datetime | None = None  # since when a micro-batch of bronze has had no verdicts
+    silver_waits: datetime | None = None  # when the oldest micro-batch without verdicts was committed
     failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
     paused: datetime | None = None
     proof: Proof | None = None
@@ -55,7 +55,7 @@ class Facts:
 
 
 def problems(facts: Facts) -> Sequence[Problem]:
-    """What an operator should know, the worst first."""
+    """Return the problems and notes for the operator, problems first."""
     found = [*_lost(facts), *_proof(facts), *_stopped(facts), *_storms(facts), *_notes(facts)]
     return sorted(found, key=lambda each: each.level is Level.NOTE)
 

@@ -1,4 +1,4 @@
-"""The ledgers of a stream, read once into the session's memory: nearly every number of the page comes from there."""
+"""The ledgers of a stream, read once into the session's memory; the source of nearly all numbers of the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,26 +42,26 @@ _COLUMNS = {
 _VERDICTS = ("kept", "duplicates", "conflicts", "late")
 _HOURS = 24 * 366
 _TREND = "INTERVAL 14 DAYS"
-_TIMES = "TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-30 00:00:00+00'"  # those of Python, and sane
+_TIMES = "TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-30 00:00:00+00'"  # plausible, valid in Python
 _MICRO_BATCHES = 12
 _CLOSED = f"facts ->> '{OUTCOME}' = '{ReplayOutcome.CLOSED}'"
-"""SQL of whether a row of the account of removals is of the attempt that closed a dead letter."""
+"""SQL that is true for rows of the account of removals about an attempt that closed a dead letter."""
 
 
 @dataclass(frozen=True)
 class Storm:
-    """Too many of some kind of rows, up to the newest that landed."""
+    """An excess of rows of one kind, up to the newest landed rows."""
 
     part: int
     whole: int
     since: datetime
-    source: str | None  # the first
+    source: str | None  # the first source with such rows
 
 
 def load(session: Session, ledger: str, columns: set[str], silver: str | None) -> None:
-    """Read the ledgers; columns that a lake of an earlier version lacks are null."""
+    """Load the ledgers; columns that are missing in a lake of an earlier version are null."""
     selected = ", ".join(name if name in columns else f"NULL::{kind} AS {name}" for name, kind in _COLUMNS.items())
-    # The time of a message is what its producer says: it has not landed after it was judged.
+    # The producer sets the time of a message, so it may be wrong: no message landed after it was judged.
     sane = f"SELECT * REPLACE (CASE WHEN landed_at BETWEEN {_TIMES} THEN landed_at END AS landed_at) FROM"
     session.fetch(
         f"CREATE OR REPLACE TABLE {LEDGER} AS SELECT *, least(landed_at, {INGESTED_AT}) AS arrived, "  # noqa: S608
@@ -80,7 +80,7 @@ def load(session: Session, ledger: str, columns: set[str], silver: str | None) -
 
 
 def summed(session: Session) -> Ledger:
-    """What the ledgers sum up to."""
+    """Return the totals of the ledgers."""
 
     def total(value: str, where: str = "true") -> str:
         return f"coalesce(sum({value}) FILTER ({where}), 0)::BIGINT"
@@ -106,7 +106,7 @@ def summed(session: Session) -> Ledger:
 
 
 def without_erased(session: Session, total: Ledger, removals: str, names: StreamTables) -> Ledger:
-    """The sums, less what the account of removals says was erased."""
+    """Return the totals minus the erased rows in the account of removals."""
     of_table = 'coalesce(sum(rows) FILTER ("table" = ?), 0)::BIGINT'
     ((bronze, letters, closed),) = session.fetch(
         f"SELECT {of_table}, {of_table}, count(*) FILTER ({_CLOSED}) FROM {removals} "  # noqa: S608
@@ -124,12 +124,12 @@ def without_erased(session: Session, total: Ledger, removals: str, names: Stream
 
 
 def _recent() -> str:
-    """SQL of whether something landed within two weeks of the newest."""
+    """Return SQL that is true for rows that landed in the two weeks up to the newest row."""
     return f"arrived >= (SELECT max(arrived) FROM {LEDGER}) - {_TREND}"  # noqa: S608
 
 
 def hours(session: Session) -> Sequence[Hour]:
-    """What landed by hour, the oldest first."""
+    """Return the landed units by hour, oldest first."""
     sums = ", ".join(f"coalesce(sum({name})::BIGINT, 0)" for name in ("units", "letters", *_VERDICTS[1:]))
     rows = session.fetch(
         f"SELECT date_trunc('hour', arrived) AS hour, {sums} FROM {LEDGER} LEFT JOIN {SILVER} "  # noqa: S608
@@ -139,7 +139,7 @@ def hours(session: Session) -> Sequence[Hour]:
 
 
 def reasons(session: Session, removals: str | None) -> Mapping[str, int]:
-    """Dead letters that no replay closed by set of reasons, those with the most first."""
+    """Return the number of open dead letters by set of reasons, largest first."""
     erased = (
         f" UNION ALL SELECT codes, -rows FROM {removals} WHERE codes IS NOT NULL "  # noqa: S608
         f"UNION ALL SELECT facts ->> '{LETTER_REASONS}', 1 FROM {removals} WHERE {_CLOSED}"
@@ -156,7 +156,7 @@ def reasons(session: Session, removals: str | None) -> Mapping[str, int]:
 
 
 def trends(session: Session, shown: Sequence[str]) -> Mapping[str, Sequence[tuple[datetime, int]]]:
-    """Dead letters by the hour of landing, of some sets of reasons."""
+    """Return the number of dead letters by hour of landing, for the given sets of reasons."""
     found: dict[str, list[tuple[datetime, int]]] = {codes: [] for codes in shown}
     for codes, hour, letters in session.fetch(
         "SELECT entry.key AS codes, date_trunc('hour', arrived) AS hour, sum(entry.value)::BIGINT "  # noqa: S608
@@ -169,7 +169,7 @@ def trends(session: Session, shown: Sequence[str]) -> Mapping[str, Sequence[tupl
 
 
 def newest_place(session: Session, codes: Sequence[str]) -> Mapping[str, tuple[int, str]]:
-    """By set of reasons, the newest micro-batch with such dead letters, and a source in it."""
+    """Return, by set of reasons, the newest micro-batch with such dead letters, and a source in it."""
     rows = session.fetch(
         f"SELECT entry.key, arg_max((micro_batch_id, source), micro_batch_id) FROM (SELECT source, micro_batch_id, "  # noqa: S608
         f"unnest(map_entries(dead_letters)) AS entry FROM {LEDGER}) WHERE entry.key IN (SELECT unnest(?::VARCHAR[])) "
@@ -180,7 +180,7 @@ def newest_place(session: Session, codes: Sequence[str]) -> Mapping[str, tuple[i
 
 
 def drifted(session: Session) -> Sequence[tuple[str, str, int]]:
-    """Values that were rescued or discarded, by set of reasons."""
+    """Return the number of rescued and discarded values, by set of reasons."""
     each = " UNION ALL ".join(
         f"SELECT '{name}' AS policy, unnest(map_entries({name})) AS entry FROM {LEDGER}"  # noqa: S608 - our own names
         for name in ("rescued", "discarded")
@@ -191,7 +191,7 @@ def drifted(session: Session) -> Sequence[tuple[str, str, int]]:
 
 
 def storm(session: Session, rows: str, part: str, whole: str, share: Decimal, least: int) -> Storm | None:
-    """Whether `part` is at least a share of `whole` in each of the newest hours, and since when it has been."""
+    """Return the latest hours in which `part` is at least `share` of `whole`; None if they have too few rows."""
     run: list[tuple[datetime, int, int]] = []
     for hour, some, total in session.fetch(
         f"SELECT date_trunc('hour', arrived) AS hour, sum({part})::BIGINT, sum({whole})::BIGINT AS total FROM {rows} "  # noqa: S608
@@ -212,7 +212,7 @@ def storm(session: Session, rows: str, part: str, whole: str, share: Decimal, le
 
 
 def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequence[MicroBatchRow]:
-    """The newest micro-batches; `committed` has the times of their commits to bronze."""
+    """Return the newest micro-batches; `committed` has the times of their commits to bronze."""
     rows = session.fetch(
         f"SELECT micro_batch_id, count(*), sum(size)::BIGINT, sum(units)::BIGINT, sum(bronze)::BIGINT, "  # noqa: S608
         f"sum(letters)::BIGINT, any_value(kept), min(landed_at), max({INGESTED_AT}), any_value(decided_at), "
@@ -226,9 +226,9 @@ def micro_batches(session: Session, committed: Mapping[int, datetime]) -> Sequen
 def flow_sql(
     names: StreamTables, silver: SilverTables, has_replays: bool, expired: Mapping[str, int]
 ) -> Mapping[str, tuple[str, str, str]]:
-    """What each number of the flow is, the SQL of its rows, and what of them is counted.
+    """Return label, SQL of the rows, and aggregate of each number of the flow.
 
-    `expired` has how many rows retention has removed, by table: then attempts and ledger have what is counted.
+    `expired` has the number of rows that retention has removed, by table; these are counted in attempts and ledger.
     """
     landed = f" WHERE {REPLAY} IS NULL" if has_replays else ""
     stream = names.bronze.partition(".")[2]

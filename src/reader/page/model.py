@@ -1,4 +1,4 @@
-"""What the page says of a stream and of the lake. Templates render it; nothing in here reads."""
+"""Content of the page for a stream and the lake: plain data that templates render."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from reader.tables import TableFacts
 
 @dataclass(frozen=True)
 class Number:
-    """A number, and the SQL that gives its rows."""
+    """A number, and the SQL of the rows that it counts."""
 
     key: str  # unique within the stream
     what: str
     value: int
     rows: str
-    counted: str = "count(*)"  # what of these rows the number is
+    counted: str = "count(*)"  # aggregate of these rows that gives the number
 
 
 class Level(StrEnum):
-    """How bad something is."""
+    """Severity of a problem."""
 
     WRONG = "wrong"
     NOTE = "note"
@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that an operator should know, in words."""
+    """A message for the operator."""
 
     text: str
     since: datetime | None = None
@@ -40,14 +40,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the ledgers of a stream sum up to."""
+    """Totals of the ledgers of a stream."""
 
     landed: int = 0  # units
-    bronze: int = 0  # rows, with those of replays
-    letters: int = 0  # dead letters, with those that replays left
+    bronze: int = 0  # rows, including those of replays
+    letters: int = 0  # dead letters, including those that replays left
     closed: int = 0
     replayed: int = 0  # rows that replays added to bronze
-    left: int = 0  # dead letters that replays left of batches
+    left: int = 0  # dead letters for the rest of replayed batches
     sources: int = 0
     bytes: int = 0
     newest: int | None = None  # micro-batch
@@ -58,8 +58,8 @@ class Ledger:
     duplicates: int = 0
     conflicts: int = 0
     late: int = 0
-    erased: int = 0  # rows of bronze and dead letters, which the other numbers are without
-    is_erasing: bool = False  # whether an erasure was begun and not finished
+    erased: int = 0  # rows of bronze and dead letters, not included in the other numbers
+    is_erasing: bool = False  # whether an erasure is unfinished
 
     @property
     def open(self) -> int:
@@ -74,7 +74,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Hour:
-    """What landed within an hour: units, those of them that became dead letters, and verdicts of the others."""
+    """Units that landed within an hour, the dead letters among them, and the verdicts on the others."""
 
     begin: datetime
     units: int
@@ -86,7 +86,7 @@ class Hour:
 
 @dataclass(frozen=True)
 class Reasons:
-    """Dead letters with a set of reasons, and the newest of them as an example."""
+    """Dead letters with a set of reasons, and one of the newest as an example."""
 
     codes: str  # joined by ``+``
     letters: int
@@ -97,12 +97,12 @@ class Reasons:
     position: int | None = None
     size: int | None = None  # bytes; None if they were not kept
     excerpt: Excerpt | None = None
-    after_replay: str | None = None  # the reasons that a replay would find; empty for none, None if not known
+    after_replay: str | None = None  # reasons that a replay would find; empty if there are none, None if unknown
 
 
 @dataclass(frozen=True)
 class FieldRow:
-    """A field of the contract beside the column of bronze."""
+    """A field of the contract compared with the column of bronze."""
 
     name: str
     type: str
@@ -114,10 +114,10 @@ class FieldRow:
 
 @dataclass(frozen=True)
 class ContractFacts:
-    """The contract beside the tables."""
+    """The contract compared with the tables."""
 
     version: str
-    applied: str  # version that was applied last; empty if none was
+    applied: str  # version that was applied last; empty if none was applied
     is_applied: bool
     drift: str  # the policy
     drifted: Sequence[tuple[str, str, int]]  # rescued or discarded, reasons, values
@@ -126,7 +126,7 @@ class ContractFacts:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """How fresh a layer is."""
+    """Freshness of a layer."""
 
     layer: str
     table: str
@@ -137,7 +137,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class MicroBatchRow:
-    """A micro-batch: its rows, and when it reached which table."""
+    """A micro-batch: its numbers of rows, and when it reached each table."""
 
     number: int
     sources: int
@@ -155,7 +155,7 @@ class MicroBatchRow:
 
 @dataclass(frozen=True)
 class Growth:
-    """A table, and how much it has grown within a day of its newest snapshot."""
+    """A table, and its growth in the day up to its newest snapshot."""
 
     facts: TableFacts
     rows: int
@@ -179,11 +179,11 @@ class ProductFacts:
 
 @dataclass(frozen=True)
 class StreamPage:
-    """All that the page says of a stream."""
+    """Content of the page for a stream."""
 
     name: str
     problems: Sequence[Problem]
-    source: str  # where it comes from, in words
+    source: str  # description of the source
     what: str  # file or message
     ledger: Ledger = Ledger()
     numbers: Mapping[str, Number] = field(default_factory=dict)
@@ -197,11 +197,11 @@ class StreamPage:
     unproven: int = 0  # micro-batches since the last proof
     tables: Sequence[Growth] = ()
     micro_batches: Sequence[MicroBatchRow] = ()
-    key: str = ""  # the field by which an event is looked for
+    key: str = ""  # field for finding an event
 
     @property
     def wrong(self) -> Sequence[Problem]:
-        """The problems that are not mere notes."""
+        """The problems without notes."""
         return [each for each in self.problems if each.level is Level.WRONG]
 
 
@@ -217,5 +217,5 @@ class Page:
 
     @property
     def wrong(self) -> Sequence[tuple[str, Problem]]:
-        """What is wrong, with the name of the stream."""
+        """Problems without notes, each with the name of its stream."""
         return [(stream.name, problem) for stream in self.streams for problem in stream.wrong]

@@ -1,4 +1,4 @@
-"""What a replay would do, and the contract in the file with what has landed: a sample, judged when it is asked for."""
+"""Forecast of a replay, and of the contract in the file on landed data: a sample, judged on request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _SAMPLE = 10_000
 
 
 def outlook(settings: Settings, stream: str) -> tuple[str, Sequence[Mapping[str, Any]]]:
-    """What was judged, and the parts of a page about it. Nothing is changed."""
+    """Return a description of the judged sample, and the page parts with the forecast; change nothing."""
     contract = load_contract(settings.contracts, stream)
     with catalog_errors():
         found = forecast(open_catalog(settings), settings, contract, _SAMPLE)
@@ -28,7 +28,7 @@ def outlook(settings: Settings, stream: str) -> tuple[str, Sequence[Mapping[str,
 
 
 def after_replay(judge: Judge, codes: str, raw: bytes | None, size: int | None) -> str | None:
-    """The reasons that a replay would find in a dead letter, empty for none; None if that cannot be said."""
+    """Return the reasons that a replay would find in a dead letter; empty if there are none, None if unknown."""
     if raw is None or len(raw) != size or not OF_BATCHES.isdisjoint(codes.split("+")):
         return None
     (found,) = judge.judge_units([raw])

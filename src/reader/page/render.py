@@ -1,4 +1,4 @@
-"""Render the page: all but our own markup is escaped, for HTML and for what characters can do to a text."""
+"""Render the page: all text except our own markup is escaped, and unprintable characters are made visible."""
 
 import base64
 import hashlib
@@ -23,24 +23,24 @@ _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 def render(page: Page, *, live: bool = False) -> str:
-    """The page as HTML. With `live`, numbers link to their rows, and the page refreshes itself."""
+    """Return the page as HTML. With `live`, numbers link to their rows, and the page refreshes itself."""
     return _template("page.html.j2").render(page=page, live=live, csp=policy(live=live), at=page.made_at, **_assets())
 
 
 def render_rows(**told: Any) -> str:
-    """A page of some rows, or of the way of an event, or of an error."""
+    """Return a page with rows, the path of an event, or an error as HTML."""
     return _template("rows.html.j2").render(live=True, csp=policy(live=True), **_assets(), **told)
 
 
 def policy(*, live: bool) -> str:
-    """The Content-Security-Policy: our own style and script by their hashes, and nothing from elsewhere."""
+    """Return the Content-Security-Policy: it allows our own style and script by hash, and no other origin."""
     style, script = (_hash(text) for text in _assets().values())
     own = "; connect-src 'self'; form-action 'self'" if live else "; form-action 'none'"
     return f"default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'{own}"
 
 
 def visible(value: object, most: int = _MOST) -> object:
-    """Text with visible codes for what is not printable; a long one is cut, with its length."""
+    """Return a text with visible codes for unprintable characters; a long text is cut, and its length appended."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return "" if value is None else value
     cut = f"… ({len(value):,} characters)" if len(value) > most else ""
@@ -68,7 +68,7 @@ def _seconds(begin: datetime | None, end: datetime | None) -> str:
 
 
 def _coded(text: str) -> Markup:
-    """A text with commands in backticks, as we write them."""
+    """Return one of our own texts as markup, with commands in backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(text)))))  # noqa: S704 - escaped
 
 
@@ -77,7 +77,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("reader.page"),
         autoescape=True,
-        finalize=visible,  # of each value that a template writes, before it is escaped
+        finalize=visible,  # applied to each value that a template writes, before escaping
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,4 +1,4 @@
-"""``reader page --serve``: the page, the first rows of each number, and the way of an event, over HTTP."""
+"""``reader page --serve``: serve the page, the first rows of each number, and the path of an event over HTTP."""
 
 import hashlib
 import ipaddress
@@ -27,8 +27,8 @@ from reader.page.render import policy, render, render_rows
 from reader.page.way import way
 
 _POLL_SECONDS = 0.2
-_LEAST_SECONDS = 1.0  # age of a page that is read again, if something was committed
-_MOST_SECONDS = 15.0  # age of a page that is read again in any case: what waits for the consumer is no commit
+_LEAST_SECONDS = 1.0  # minimum age of a page before a commit causes a new read
+_MOST_SECONDS = 15.0  # maximum age of a page without commits: new data for the consumer makes no commit
 _ROWS = 50
 _COOKIE = "lakeproof_page"
 
@@ -46,7 +46,7 @@ def run_page(settings: Settings, streams: Sequence[str], host: str, port: int) -
 
 @contextmanager
 def serving(settings: Settings, streams: Sequence[str], host: str, port: int) -> Iterator[str]:
-    """Serve the page within the context; yields its address, with the token if one is required."""
+    """Serve the page within the context; yield its address, with the token if one is required."""
     token = None if _is_loopback(host) else _token(settings)
     try:
         server = _Server((host, port), settings, streams, token)
@@ -90,12 +90,12 @@ class _Server(ThreadingHTTPServer):
         self._read: tuple[float, str, Page] | None = None
 
     def version(self) -> str:
-        """A digest that changes with each commit, and every so often."""
+        """Return a digest that changes with each commit, and every `_MOST_SECONDS`."""
         state = "\n".join(self._catalog.locations())
         return hashlib.sha256(f"{state}\n{int(time.time() / _MOST_SECONDS)}".encode()).hexdigest()[:32]
 
     def page(self) -> Page:
-        """The page as it is now: one is read at a time, and no more often than commits arrive."""
+        """Return the current page; it is read by one thread at a time, and only if the version has changed."""
         with self._reading:
             version, now = self.version(), time.monotonic()
             if self._read and (now - self._read[0] < _LEAST_SECONDS or self._read[1] == version):
@@ -105,7 +105,7 @@ class _Server(ThreadingHTTPServer):
             return page
 
     def rows(self, stream: str, key: str) -> str | None:
-        """The page of the first rows of a number; None if the page has no such number."""
+        """Return the page with the first rows of a number; None if the number is not on the page."""
         found = next((each for each in self.page().streams if each.name == stream), None)
         if found is None:
             return None
@@ -122,7 +122,7 @@ class _Server(ThreadingHTTPServer):
         return render_rows(title=title, text="", sql=numbers[key].rows, home="../..", parts=[part])
 
     def outlook(self, stream: str) -> str | None:
-        """The page of what a replay and the contract in the file would do."""
+        """Return the page with the forecast of a replay and of the contract in the file; None for unknown streams."""
         if stream not in [each.name for each in self.page().streams]:
             return None
         text, parts = outlook(self.settings, stream)
@@ -130,7 +130,7 @@ class _Server(ThreadingHTTPServer):
         return render_rows(title=title, text=text, sql="", home="..", parts=parts)
 
     def event(self, stream: str, value: str) -> str | None:
-        """The page of the way of an event."""
+        """Return the page with the path of an event; None for unknown streams."""
         if stream not in [each.name for each in self.page().streams]:
             return None
         with connect(self.settings) as session:
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refused:
             self._send(*refused)
             return
-        if self.server.token and "token" in asked:  # out of the address, which browsers keep and show
+        if self.server.token and "token" in asked:  # remove the token from the address: browsers store and show it
             self._send(303, "", cookie=True, location=url.path)
             return
         try:
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing: an address may have a token."""
+        """Log nothing: an address may contain a token."""
 
     def _answer(self, path: list[str], asked: dict[str, list[str]]) -> str | None:
         match path:
@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
 
     def _refused(self, asked: dict[str, list[str]]) -> tuple[int, str] | None:
-        """Refuse other sites' pages that have resolved their name to this address, and whoever lacks the token."""
+        """Refuse requests with an unknown host name, against DNS rebinding, and requests without the token."""
         token = self.server.token
         if token is None:
             if self.headers.get("Host", "").lower() in self.server.hosts:

@@ -1,4 +1,4 @@
-"""What waits for the consumer, and what the state database says of a stream; the database is not migrated for it."""
+"""Data waiting for the consumer, and the state database's records of a stream; the database is not migrated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,22 +22,22 @@ from reader.connect import Session
 from reader.page.ledgers import LEDGER
 from reader.verify.book.book import read_book
 
-_MOST_FILES = 100_000  # a landing zone with more is not listed
-_LOOKED_AT = 20  # files that a listing of recent ones does not have
+_MOST_FILES = 100_000  # a landing zone with more files is not listed
+_LOOKED_AT = 20  # number of files to look up that a listing of recent files lacks
 _BROKER_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What has landed and is in no table."""
+    """Landed files or messages that are in no table."""
 
-    count: int | None  # files or messages; None if that is not known
+    count: int | None  # number of files or messages; None if unknown
     since: datetime | None = None  # when the oldest landed
-    lost: Sequence[str] = ()  # files that the consumer has passed, and that the ledger does not have
-    lost_since: datetime | None = None  # when the first of them landed
-    gone: Sequence[str] = ()  # files that the consumer found, and that disappeared before they were read
-    removed: int | None = None  # files in the ledger that are no longer in the landing zone
-    problem: str = ""  # why that is not known
+    lost: Sequence[str] = ()  # files that the consumer has passed, but that are not in the ledger
+    lost_since: datetime | None = None  # when the first lost file landed
+    gone: Sequence[str] = ()  # files that the consumer found, but that disappeared before they were read
+    removed: int | None = None  # number of files in the ledger that are no longer in the landing zone
+    problem: str = ""  # why the numbers are unknown
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,23 @@ class Listing:
     """The files of a landing zone."""
 
     zone: LandingZone
-    is_whole: bool  # of S3, only the recent ones are listed
+    is_whole: bool  # False on S3, where only recent files are listed
     files: Mapping[str, StoredFile]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the state database says of a stream."""
+    """The state database's records of a stream."""
 
     lease: State = State.NEVER
     failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)  # by lease
-    paused: datetime | None = None  # since when the breaker pauses the stream
+    paused: datetime | None = None  # when the breaker paused the stream
     proofs: Sequence[Proof] = ()
-    files: Sequence[tuple[int, str, datetime]] = ()  # of the landing log: position, name, time
+    files: Sequence[tuple[int, str, datetime]] = ()  # the landing log: position, name, time
 
 
 def known(settings: Settings, stream: str, leases: Sequence[str]) -> Known:
-    """Read the state database; if it cannot be used, nothing is known."""
+    """Read the state database; return an empty result if it cannot be used."""
 
     def read(connection: Connection) -> Known:
         failed = connection.execute(select(QUERY_FAILURES).where(QUERY_FAILURES.c.query.in_([stream, *leases])))
@@ -94,10 +94,10 @@ def look(
     end: str,
     sources: int,
 ) -> tuple[Known, Waiting | Listing]:
-    """Read everything but tables: the state database, then the landing zone or the topic.
+    """Read everything except tables: the state database, then the landing zone or the topic.
 
-    `ledger` has the properties of the ledger, `end` the position of its marker, empty without one, and `sources` is the
-    number of its rows. It takes Python as long as DuckDB needs for the tables, so each has a thread.
+    `ledger` has the properties of the ledger, `end` is the position of its marker (empty without a marker), and
+    `sources` is its number of rows. This takes as long as reading the tables with DuckDB, so each has its own thread.
     """
     found = known(settings, stream, leases)
     try:
@@ -111,7 +111,7 @@ def look(
 def waiting(
     session: Session, found: Waiting | Listing, end: str, files: Sequence[tuple[int, str, datetime]]
 ) -> Waiting:
-    """What has landed and is in no table; `files` are those of the landing log, which was read before the listing."""
+    """Return what has landed but is in no table; `files` is the landing log, which was read before the listing."""
     if isinstance(found, Waiting):
         return found
     try:

@@ -1,4 +1,4 @@
-"""The way of one event, from what landed to gold: asked for one at a time, since it reads bronze."""
+"""The path of one event from the source to gold; computed for one event on request, since it reads bronze."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ _RECEIPT = re.compile(r'(?:\{"topic": ?")?([\w.-]+)(?:/|", ?"partition": ?)(\d+)
 _OF_MESSAGE = re.compile(rf"(.+)/(\d+)/(\d{{{OFFSET_DIGITS}}})")
 
 Part = Mapping[str, Any]
-"""A table: its title, columns and rows, and what is said if it has none."""
+"""A table of the page: its title, columns and rows, and a text if it is empty."""
 
 
 def way(settings: Settings, session: Session, stream: str, value: str) -> Sequence[Part]:
-    """Where the records with a value of the key are, layer by layer; the value may be a receipt of the collector."""
+    """Return the records with a key value, layer by layer; the value may also be a receipt of the collector."""
     contract = load_contract(settings.contracts, stream)
     key = key_of(contract)
     if not key:
@@ -59,7 +59,7 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
             yield {"title": "Receipts", "columns": ["topic", "partition", "offset", "time"], "rows": receipts}
         yield found | {"empty": "Not in bronze: it has not come, waits, or is a dead letter, which has no key."}
         numbers = ", ".join(str(row[2]) for row in found["rows"]) or "-1"
-        # Of a topic, the ledger has a range of messages for each partition in a micro-batch.
+        # For a topic, the ledger has a range of messages for each partition in a micro-batch.
         places = {row[0] for row in found["rows"]} | {partition_name(row[0]) for row in found["rows"]}
         sources = ", ".join(map(quoted, sorted(places))) or "''"
         if silver.kept in known:
@@ -90,7 +90,7 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
 
 
 def _windows(session: Session, product: Product, kept: str, same: str, time: str) -> Part:
-    """The windows of a product that the event is in."""
+    """Return the windows of a product that contain the event."""
     keys = [(identifier(key.name), ".".join(map(identifier, key.path))) for key in product.keys]
     asked = ", ".join([f"{path} AS wanted_{number}" for number, (_, path) in enumerate(keys)] + [f"{time} AS happened"])
     same_keys = [f"{name} IS NOT DISTINCT FROM wanted_{number}" for number, (name, _) in enumerate(keys)]

@@ -1,1 +1,1 @@
-"""Plots of data products over time: as an image, or in the terminal."""
+"""Plot data products over time, as an image or in the terminal."""

@@ -34,7 +34,7 @@ def read_device(settings: Settings, name: str, device: str) -> Plot:
 
 
 def device_plot(session: Session, samples: Samples, device: str) -> Plot:
-    """The plot of a device, whose tables exist."""
+    """Return the plot of a device; the tables must exist."""
     tables = samples_tables(samples.name, samples.anomalies)
     silver = silver_tables(samples.stream).kept
     readings = _line(session, samples, device, "readings", silver, limit=_READINGS)
@@ -77,7 +77,7 @@ def _line(
     limit: int = 1_000_000,
     is_points: bool = False,
 ) -> Line:
-    """The newest distinct readings of a table."""
+    """Return the newest distinct readings of a table as a line."""
     time, value = identifier(samples.event_time.name), identifier(samples.value.name)
     rows = session.fetch(
         f"SELECT DISTINCT {time}, {value} FROM {table} WHERE {identifier(samples.device.name)} = {quoted(device)} "  # noqa: S608

@@ -79,7 +79,7 @@ def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequ
 
 
 def newest_windows(session: Session, product: Product, windows: int, top: int) -> Plot | None:
-    """The newest windows of a product, for all measures that are numbers; None if nothing can be drawn."""
+    """Return a plot of a product's newest windows, for all numeric measures; None if nothing can be drawn."""
     numbers = [measure for measure in product.measures if _is_number(measure)]
     table = gold_table(product.name)
     ((newest,),) = session.fetch(f"SELECT epoch_us(max({WINDOW_START})) FROM {table} WHERE {_DRAWABLE}")  # noqa: S608
@@ -108,7 +108,7 @@ def _is_number(measure: Measure) -> bool:
 
 
 def _condition(product: Product, keys: Sequence[str]) -> str:
-    """SQL condition for conditions on keys: one per key must be met."""
+    """Return SQL for conditions on keys; for each key, one condition must be met."""
     values: dict[str, list[str]] = {}
     for text in keys:
         name, equals, value = text.partition("=")
@@ -166,13 +166,13 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
 
 
 def _shown(text: str) -> str:
-    """Printable text, shortened if it is long."""
+    """Return a printable text, shortened if it is long."""
     visible = printable(text).replace("\n", "\\n")
     return visible if len(visible) <= _SHOWN_TEXT else f"{visible[:_SHOWN_TEXT]}…"
 
 
 def _line(label: str, times: list[datetime], values: list[float | None]) -> Line:
-    """A line without windows that have no finite value."""
+    """Return a line without windows that have no finite value."""
     points = [
         (time, value)
         for time, value in zip(times, values, strict=True)

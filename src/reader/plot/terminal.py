@@ -12,7 +12,7 @@ from reader.plot.series import Panel, Plot
 
 _HEIGHT = 10  # lines of a panel
 _MARGIN = 24  # columns for the labels of the axis
-_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))  # units for numbers with at least two digits of them
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))  # for numbers of at least ten units
 _MORE = 1.1
 _COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow", "white")
 
@@ -46,7 +46,7 @@ def _panel(panel: Panel, plot: Plot, width: int) -> str:
 
 
 def _time_format(span: timedelta) -> Callable[..., str]:
-    """Choose a format in which the times on the axis differ and fit."""
+    """Return a formatter for times on the axis, so that they differ and fit."""
     form = "%H:%M" if span <= timedelta(days=1) else "%d. %H:%M" if span <= timedelta(days=14) else "%y-%m-%d"
 
     def formatted(value: datetime, chars: int, delta: object, left: bool = False) -> str:  # noqa: ARG001 - plotille's
@@ -57,7 +57,7 @@ def _time_format(span: timedelta) -> Callable[..., str]:
 
 
 def _axis(values: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
-    """Start and round step of an axis that contains all values."""
+    """Return start and round step of an axis that contains all values."""
     least, most = min(values, default=0.0), max(values, default=0.0)
     begins_at_zero = from_zero and least >= 0
     step = _round_up(((most if begins_at_zero else most - least) or abs(most) or 1.0) / _HEIGHT)
@@ -65,20 +65,20 @@ def _axis(values: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
         step = max(step, 1.0)
     while True:
         base = 0.0 if begins_at_zero else math.floor(least / step) * step
-        if base + _HEIGHT * step > most:  # what is at the very top is not drawn
+        if base + _HEIGHT * step > most:  # values at the very top are not drawn
             return base, step
         step = _round_up(step * _MORE)
 
 
 def _round_up(number: float) -> float:
-    """The next number with one digit that is not 0."""
+    """Round up to a number with one nonzero digit."""
     power = math.floor(math.log10(number))
     digit = math.ceil(round(number / 10.0**power, 9))
     return float(f"{digit}e{power}")
 
 
 def _value_format(base: float, step: float) -> Callable[..., str]:
-    """Choose a format for values on the axis: 97,030, or 97M if too long."""
+    """Return a formatter for values on the axis: 97,030, or 97M if too long."""
     most = max(abs(base), abs(base + _HEIGHT * step))
     unit, name = next(((unit, name) for unit, name in _UNITS if most >= 10 * unit), (1.0, ""))
     decimals = max(-math.floor(math.log10(step / unit)), 0)
@@ -93,5 +93,5 @@ def _value_format(base: float, step: float) -> Callable[..., str]:
 
 
 def _name(index: int) -> str:
-    """The letter of a line."""
+    """Return the letter of a line."""
     return ascii_lowercase[index % len(ascii_lowercase)]

@@ -1,4 +1,4 @@
-"""What a check is, and what it returns. Neither the driver nor the report knows a check by name."""
+"""Types for checks and their results. Neither the driver nor the report refers to a check by name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 SHOWN_EXAMPLES = 5
 
 Show = Callable[[str, int, int], None]
-"""Called with what is being done, and the bytes or offsets that are done and to be done; 0 and 0 if unknown."""
+"""Progress callback: description of the step, bytes or offsets done, and their total; 0 and 0 if unknown."""
 
 
 class Status(StrEnum):
-    """What a source is. Of several, the one that is listed first counts."""
+    """Status of a source. If several apply, the first member counts."""
 
-    LOST = "lost"  # a landed unit is in no table, or the ledger's row is missing
-    DOUBLED = "doubled"  # a row has no unit of its own: its position comes twice or does not exist, or no source landed
-    CHANGED = "changed"  # the file is not the one that was read, or the tables or the ledger differ from what landed
-    ERASED = "erased"  # units were erased, and the account of removals has them; tables and ledger agree
-    EXPIRED = "expired"  # the file is gone; tables and ledger agree
-    PENDING = "pending"  # landed, and not consumed yet
-    OK = "ok"  # each landed unit is in one table, once, and the ledger agrees
+    LOST = "lost"  # a landed unit is in no table, or the ledger has no row for the source
+    DOUBLED = "doubled"  # a row has no unit: its position is duplicate or does not exist, or its source never landed
+    CHANGED = "changed"  # the file was overwritten, or the tables or the ledger differ from the landed bytes
+    ERASED = "erased"  # units were erased and are in the account of removals; tables and ledger agree
+    EXPIRED = "expired"  # the file was removed; tables and ledger agree
+    PENDING = "pending"  # landed, but not consumed yet
+    OK = "ok"  # each landed unit is in exactly one table, once, and the ledger agrees
 
 
 _NO_FAULTS = (Status.ERASED, Status.EXPIRED, Status.PENDING, Status.OK)
@@ -41,16 +41,16 @@ _NO_FAULTS = (Status.ERASED, Status.EXPIRED, Status.PENDING, Status.OK)
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault of a source or of rows of a table, or the status of a source without one."""
+    """A fault of a source or of rows of a table, or the status of a source without a fault."""
 
     place: str  # name of the source or of the table
     what: str  # status of the source, or the kind of fault
-    rows: int = 0  # how many rows have the fault; of a pending partition, how many offsets are not consumed yet
-    details: tuple[str, ...] = ()  # why, or examples
+    rows: int = 0  # number of rows with the fault; for a pending partition, number of offsets not consumed yet
+    details: tuple[str, ...] = ()  # explanations or examples
 
     @property
     def is_fault(self) -> bool:
-        """Whether something is wrong."""
+        """Whether the finding is a fault."""
         return self.what not in _NO_FAULTS
 
 
@@ -62,77 +62,77 @@ class Findings:
     _examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def add(self, table: str, what: str, rows: int, examples: Sequence[str]) -> None:
-        """Add rows of a table."""
+        """Add a number of rows of a table with the same kind of fault, and examples."""
         kind = (table, what)
         self._rows[kind] = self._rows.get(kind, 0) + rows
         found = self._examples.setdefault(kind, [])
         found += examples[: SHOWN_EXAMPLES - len(found)]
 
     def whole(self) -> tuple[Finding, ...]:
-        """All findings, by table."""
+        """Return all findings, sorted by table."""
         return tuple(Finding(*kind, rows, tuple(self._examples[kind])) for kind, rows in sorted(self._rows.items()))
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found in a stream, or in one of its products."""
+    """Result of a check for a stream or one of its products."""
 
-    facts: Mapping[str, Any]  # what it counted: members of the JSON report
-    findings: tuple[Finding, ...] = ()  # what is wrong with sources, or with rows of tables
-    problems: tuple[str, ...] = ()  # what is wrong as a whole, in words
-    waiting: int = 0  # how many sources or rows have not reached the layer yet
+    facts: Mapping[str, Any]  # counts: members of the JSON report
+    findings: tuple[Finding, ...] = ()  # faults of sources or of rows of tables
+    problems: tuple[str, ...] = ()  # messages about faults of the whole stream or product
+    waiting: int = 0  # number of sources or rows that have not reached the layer yet
     missing: str = ""  # name of the layer's table if it does not exist
-    name: str = ""  # name of the product, by which results are sorted
-    remarks: tuple[str, ...] = ()  # what else to say, in words
+    name: str = ""  # name of the product; the sort key of results
+    remarks: tuple[str, ...] = ()  # messages that are not about faults
     warnings: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[Finding]:
-        """The findings with which something is wrong."""
+        """The findings that are faults."""
         return [finding for finding in self.findings if finding.is_fault]
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the result has neither faults nor problems."""
         return not self.faults and not self.problems
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report; several checks may write to it."""
+    """A section of the report; several checks may contribute to it."""
 
-    key: str  # its member of each stream in the JSON report; empty if its facts are members of the stream itself
-    # The table of its numbers: title, headings behind the name of the stream, and the rows of a result.
+    key: str  # name of its member of a stream in the JSON report; empty if the facts are members of the stream itself
+    # The table of counts: title, column headings after the stream, and a function from a result to its rows.
     title: str
     columns: tuple[str, ...]
     rows: Callable[[Result], Iterable[Sequence[str | int]]]
     faults: str  # title of the table of faults
-    # What the last line says: of faults; if it is clean; of rows that are not there yet; of results that are clean, but
-    # not as expected.
+    # Texts of the report's last line: for faults; if clean; for rows that have not arrived yet; for results that are
+    # clean, but unexpected.
     wrong: str
     right: str
     pending: Callable[[Sequence[Result]], str] = lambda _: ""
     caveat: Callable[[Sequence[Result]], str] = lambda _: ""
-    is_list: bool = False  # whether a stream can have several results, as it has several products
-    has_problems: bool = True  # whether the JSON report has its problems
+    is_list: bool = False  # whether a stream can have several results, one for each product
+    has_problems: bool = True  # whether the JSON report contains the problems
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a check may look at: a stream of a lake."""
+    """Input of a check: a stream of a lake, and the options."""
 
     settings: Settings
     session: "Session"
     stream: str
-    values: bool = False  # whether to compare the values of rows of bronze with what landed
-    sample: int | None = None  # of how many random ones; None for all that are read
+    values: bool = False  # whether to compare the values of bronze rows with the landed bytes
+    sample: int | None = None  # number of random rows to compare; None for all rows that are read
     receipts: Path | None = None  # file of the collector's receipts
-    show: Show = lambda *_: None  # told of the progress
+    show: Show = lambda *_: None  # progress callback
     opened: "Book | None" = None  # the book of proofs, opened once for all checks
 
     @cached_property
     def book(self) -> "Book":
-        """The book of proofs; by default one that nothing was proven in."""
+        """The book of proofs; by default one without proofs."""
         from reader.verify.book.book import Book
 
         return self.opened or Book(self.settings, self.session, self.stream, Kind.ALL)
@@ -147,11 +147,11 @@ class Scope:
 
     @cached_property
     def topic(self) -> Recorded | None:
-        """The topic that the stream comes from; None if it comes from files."""
+        """The topic of the stream; None if the stream reads files."""
         return recorded_topic(self.ledger_properties())
 
     def ledger_properties(self) -> Mapping[str, str]:
-        """Properties of the ledger, as they are now."""
+        """Return the current properties of the ledger."""
         from lakeproof.catalog import catalog_errors
 
         with catalog_errors():
@@ -160,7 +160,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Check:
-    """A check: its name, its part of the report, and the function that returns what it finds."""
+    """A check: its name, its section of the report, and the function that returns its results."""
 
     name: str
     section: Section
@@ -169,40 +169,40 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What all checks found in a stream, by part of the report."""
+    """Results of all checks for a stream, by section of the report."""
 
     stream: str
     results: Mapping[Section, tuple[Result, ...]]
-    proof: Proof | None = None  # as it is in the book; its number is 0 if it is not
+    proof: Proof | None = None  # as recorded in the book; number 0 if it was not recorded
 
     @property
     def faults(self) -> int:
-        """How many faults and problems there are."""
+        """Number of faults and problems."""
         return sum(len(result.faults) + len(result.problems) for result in self._all())
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether all results are clean."""
         return all(result.clean for result in self._all())
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is wrong, and all layers have everything that landed."""
+        """Whether all results are clean, and every layer is up to date with the landed units."""
         return all(result.clean and not result.waiting and not result.missing for result in self._all())
 
     def of(self, key: str) -> tuple[Result, ...]:
-        """The results of a part of the report, by its key; empty for what landed."""
+        """Return the results of the section with this key; the key of landed sources is empty."""
         return next(results for section, results in self.results.items() if section.key == key)
 
     @property
     def landed(self) -> Result:
-        """What was found between what landed and bronze."""
+        """The result of the comparison of landed sources with their tables."""
         (result,) = self.of("")
         return result
 
     @property
     def off(self) -> list[Finding]:
-        """Sources with which something is wrong."""
+        """Findings for sources with faults."""
         return self.landed.faults
 
     def _all(self) -> list[Result]:

@@ -1,15 +1,16 @@
-"""The one driver: it runs every check of the registry on every stream, whatever the stream comes from.
+"""The driver: runs every check of the registry on every stream, whether it reads files or a topic.
 
-- A check (:mod:`reader.verify.check`) has a name, a part of the report, and a function from a scope to results.
-- The scope has the lake, the stream, its topic if it has one, and the options. A check returns no result if it does
-  not apply: `landing` is for streams of files and `topic` for streams of Kafka; the others do not ask for the source.
-- The driver knows no check by name, so a layer cannot be verified for one source and forgotten for another.
-- A result has facts, findings, problems, and what is not there yet. All findings are of one type.
+- A check (:mod:`reader.verify.check`) has a name, a section of the report, and a function from a scope to results.
+- The scope has the lake, the stream, its topic if any, and the options. A check that does not apply returns no result:
+  `landing` is for streams of files and `topic` for streams of Kafka; the others do not depend on the kind of source.
+- The driver refers to no check by name, so a layer cannot be verified for one kind of source and forgotten for another.
+- A result has facts, findings, problems, and a count of sources or rows that have not arrived yet. All findings are of
+  one type.
 - The report (:mod:`reader.verify.report`) is assembled from results alone.
-- A new check is a module in `checks/` and a line in :mod:`reader.verify.registry`.
-- What a check compares is in rooms of its own: :mod:`~reader.verify.landed` reads files and messages again,
-  :mod:`~reader.verify.tables` has the SQL of tables and ledger, `silver` and `gold` recompute the layers.
-- All of it runs beside a consumer: a check reads a marker before the rows, and leaves out what is beyond it.
+- To add a check, add a module to `checks/` and a line to :mod:`reader.verify.registry`.
+- Packages of their own provide the data to compare: :mod:`~reader.verify.landed` reads files and messages again,
+  :mod:`~reader.verify.tables` has the SQL for tables and ledger, `silver` and `gold` recompute the layers.
+- Checks can run beside a consumer: each reads a marker before the rows, and ignores rows beyond the marker.
 """
 
 from collections.abc import Sequence
@@ -38,13 +39,13 @@ _TRIES = 3
 
 
 class CannotCheckError(LakeproofError):
-    """A table or the landing zone cannot be read, so nothing is known."""
+    """A table or the landing zone cannot be read, so the result is unknown."""
 
     exit_code = 2
 
 
 class CannotCheckYetError(CannotCheckError):
-    """Something that is needed is unavailable. It may be back later."""
+    """A required resource is unavailable, perhaps temporarily."""
 
     retryable = True
 
@@ -57,12 +58,12 @@ def verify(
     kind: Kind = Kind.ALL,
     sample: int | None = None,
 ) -> list[Verification]:
-    """Verify a stream, or each one that has a contract and tables; shows its progress on a terminal.
+    """Verify a stream, or all streams with a contract and tables, and show progress on a terminal.
 
-    By default everything is proven, otherwise what came since the last clean proof; the book in the state database
-    says what was proven. With `values`, the values of all rows of bronze that are read, or of a random `sample` of
-    them, are compared with what landed; with a file of `receipts` of the collector, each of them is looked for. If
-    something that is needed cannot be read, a CannotCheckError is raised.
+    By default, everything is proven; with ``Kind.NEW``, the additions since the last clean proof, as recorded in the
+    book in the state database. With `values`, the values of all bronze rows that are read, or of a random `sample`,
+    are compared with the landed bytes. With a file of the collector's `receipts`, each receipt is looked up. Raises
+    CannotCheckError if a required resource cannot be read.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -99,14 +100,14 @@ def _verify_stream(scope: Scope, kind: Kind) -> Verification:
 
 
 def _proven(scope: Scope) -> Verification | None:
-    """Run all checks on a stream, and write what was proven into the book; None if rows expired meanwhile."""
+    """Run all checks on a stream and record the proof in the book; return None if rows expired meanwhile."""
     scope.show(f"{scope.stream}: book of proofs", 0, 0)
     fields = list(contracts_of(scope).values())[-1]
     scope.book.open(scope.catalog, fields, of_topic=scope.topic is not None)
     results: dict[Section, tuple[Result, ...]] = {}
     for check in registry.CHECKS:
         scope.show(f"{scope.stream}: {check.name}", 0, 0)
-        # A scope of its own: a connection to the catalog may not outlive the recount of a large landing zone.
+        # Each check gets a new scope: a connection to the catalog may not survive the recount of a large landing zone.
         found = (*results.get(check.section, ()), *check.run(replace(scope)))
         results[check.section] = tuple(sorted(found, key=lambda result: result.name))
     whole = Verification(scope.stream, results)
@@ -121,7 +122,7 @@ def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
     catalog = open_catalog(settings)
     contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
-    # A stream that nothing was read from yet has none of its own tables; one that lost a table is reported.
+    # A stream that was never consumed has none of its own tables; a stream that lost a table is reported.
     begun = [
         name
         for name, lacking in missing.items()
@@ -144,7 +145,7 @@ def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:
 
 
 def _had_tables(catalog: "Catalog", stream: str) -> bool:
-    """Whether a contract was applied to the tables of a stream."""
+    """Return whether a contract was applied to the tables of a stream."""
     with catalog_errors():
         return bool(applied_contracts(catalog, stream))
 

@@ -1,4 +1,4 @@
-"""``reader verify --follow``: prove what is new again and again, beside the streams."""
+"""``reader verify --follow``: repeatedly prove new data while the streams run."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from reader.verify.report import ReportFormat
 
 
 class _EndedError(BaseException):
-    """A signal came during a proof, of which nothing is in the book then."""
+    """A signal arrived during a proof; nothing of the proof is recorded in the book."""
 
 
 def follow(
@@ -29,10 +29,10 @@ def follow(
     values: bool = False,
     sample: int | None = None,
 ) -> int:
-    """Verify every so many seconds until a signal; return the exit code of the last proof.
+    """Verify every `every` seconds until a signal; return the exit code of the last proof.
 
-    An error, such as a catalog that cannot be reached, ends a proof and not the program, unless it is the first proof
-    and trying again does not help.
+    An error, such as an unreachable catalog, ends the proof but not the program, unless no proof has succeeded yet and
+    the error is not retryable.
     """
     ended, code, is_proving, has_proven = Event(), 0, False, False
 

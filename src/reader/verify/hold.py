@@ -1,4 +1,4 @@
-"""Snapshots that a long check reads are kept while it runs."""
+"""Keep the snapshots that a long check reads until it ends."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from lakeproof.settings import Settings
 
 
 def holding_streams(settings: Settings, streams: Sequence[str]) -> AbstractContextManager[None]:
-    """Hold the tables of streams, see :func:`lakeproof.holds.holding`: no maintenance removes what is being read."""
+    """Hold the tables of streams, so that maintenance keeps snapshots in use: see :func:`lakeproof.holds.holding`."""
 
     def tables() -> tuple[Sequence[str], timedelta]:
         from lakeproof.tables.of_stream import tables_of_stream  # reads all products: only in this thread

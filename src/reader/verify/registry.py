@@ -1,4 +1,4 @@
-"""All checks, in the order in which they run: each reads its layer before the one that it is filled from."""
+"""All checks, in the order in which they run: each reads its layer before the layer that fills it."""
 
 from reader.verify.check import Check
 from reader.verify.checks import gold, landing, proof, receipts, removals, replays, samples, silver, topic

@@ -1,4 +1,4 @@
-"""What verify found, for people and for programs: assembled from the results of all checks."""
+"""Report of verify as tables or JSON, assembled from the results of all checks."""
 
 import json
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ _NAMED_SOURCES = 20
 
 
 class ReportFormat(StrEnum):
-    """How the report is written."""
+    """Format of the report."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def write_report(verifications: Sequence["Verification"], report_format: ReportFormat, out: TextIO) -> None:
-    """Write what was found: as one JSON object that names every source which is not ok, or as tables for people."""
+    """Write the report: one JSON object that lists every source that is not ok, or tables for people."""
     if report_format is ReportFormat.JSON:
         whole = {
             "clean": all(found.clean for found in verifications),
@@ -138,7 +138,7 @@ def _print_sources(out: "Console", findings: Sequence["Finding"], title: str) ->
 
 
 def _verdict(verifications: Sequence["Verification"]) -> "Text":
-    """The last line: what is wrong, or else what is not there yet, or else what is right."""
+    """Return the last line: the faults, or else the rows that have not arrived yet, or else what was verified."""
     from rich.text import Text
 
     found = {
@@ -157,7 +157,7 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
 
 
 def _missing(found: "Verification") -> str:
-    """What is said of tables that have not been filled yet."""
+    """Return a text about tables that have not been filled yet; empty if there are none."""
     names = [result.missing for results in found.results.values() for result in results if result.missing]
     does, it = ("does", "it") if len(names) == 1 else ("do", "them")
     text = f"{', '.join(names)} {does} not exist yet: `consumer run {found.stream}` fills {it}."

@@ -1,4 +1,4 @@
-"""Parts of a table that are compared one after the other, so that memory does not grow with the table."""
+"""Parts of a table, compared one after the other so that memory does not grow with the table."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """Micro-batches, or times in microseconds since 1970, from a start to before an end; None for no limit."""
+    """A half-open range of micro-batches, or of times in microseconds since 1970; None for no limit."""
 
     start: int | None = None
     end: int | None = None
 
     def holds(self, value: str) -> str:
-        """SQL of whether a value is in the span."""
+        """Return SQL that is true if a value is in the span."""
         return self._between(value, "{}")
 
     def holds_row(self, value: str) -> str:
-        """SQL of whether a row is in the span; one without a value is in the first."""
+        """Return SQL that is true if a row is in the span; a null value is in the span without a start."""
         return self._or_null(value, self.holds(value))
 
     def holds_time(self, column: str) -> str:
-        """The same for a column of timestamps, which are compared as such, to prune files."""
+        """Return the SQL of :meth:`holds_row` for a timestamp column, compared as timestamps to prune files."""
         return self._or_null(column, self._between(column, "make_timestamptz({})"))
 
     def _between(self, value: str, limit: str) -> str:
@@ -33,7 +33,7 @@ class Span:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Spans that have the same values, none of which overlap, in their order."""
+    """Return spans that cover the same values, sorted, without overlaps."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.start is not None, each.start or 0)):
         last = found[-1] if found else None

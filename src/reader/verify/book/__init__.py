@@ -1,1 +1,1 @@
-"""The book of proofs as verify uses it: which data files are known, and what has to be read since the last proof."""
+"""The book of proofs in verify: compares tables with the last proof, and reads only what is new since then."""

@@ -1,9 +1,9 @@
-"""The book of one run of verify over a stream: what the last clean proof says, and what this one adds to it.
+"""The book of proofs in one run of verify for a stream: reads the last clean proof, and records the new one.
 
-Rows of a table that is only appended to are proven by their hashes: those of the micro-batches that were proven
-before must still have the sum that the book has, whatever files they are in now, and those of each new micro-batch the
-hash that the ledger has. Files that the book knows are not read. Of tables that are compared by time, only the times of
-files that came or went since then have to be compared again.
+Rows of append-only tables are proven by hash: the rows of proven micro-batches must still have the sum in the book, no
+matter which files contain them now, and the rows of each new micro-batch the hash in the ledger. Files that are in the
+book are not read. In tables that are compared by time, only the time ranges of files that were added or removed since
+the last proof are compared again.
 """
 
 import os
@@ -70,7 +70,7 @@ FILES_CHANGED = "data files with other rows than were proven"
 
 @dataclass(frozen=True)
 class Looked:
-    """A table, and how much of it was read."""
+    """A table, its number of data files, and how many were read."""
 
     table: str
     files: int
@@ -79,7 +79,7 @@ class Looked:
 
 
 class Book:
-    """What one run of verify over a stream takes from the book, and puts into it."""
+    """The book of proofs for a stream, as one run of verify reads and extends it."""
 
     def __init__(self, settings: Settings, session: Session, stream: str, kind: Kind) -> None:
         self._settings = settings
@@ -92,8 +92,8 @@ class Book:
         self._known: dict[str, dict[str, ProvenFile]] = {}
         self._files: list[ProvenFile] = []
         self._reached: dict[str, Any] = {"hash": ROW_HASH_KIND, "tables": {}}
-        self.why = ""  # why everything is proven, although only the new was asked for
-        self.tables = stream_tables(stream)  # what the checks read of bronze, dead letters and attempts
+        self.why = ""  # reason why no earlier proof is used
+        self.tables = stream_tables(stream)  # tables or views from which checks read bronze, dead letters and attempts
         self.looked: list[Looked] = []
         self.found = Findings()
         self.reach = Reach()
@@ -106,11 +106,11 @@ class Book:
 
     @property
     def proven(self) -> Reach:
-        """The micro-batches of bronze that need not be read again."""
+        """The proven micro-batches of bronze; they need not be read again."""
         return self._reach_then(stream_tables(self._stream).ledger) if self.since else Reach()
 
     def open(self, catalog: "Catalog", fields: Iterable[Field], *, of_topic: bool) -> None:
-        """Read the book, and prove the tables of the stream against it."""
+        """Read the book and prove the tables of the stream against it."""
         names = stream_tables(self._stream)
         self.reach = reach_of(self._session, names.ledger)  # before the tables, which are never behind the ledger
         with catalog_errors():
@@ -140,7 +140,7 @@ class Book:
             self.tables = since_views(self._session, self.tables, of, has_attempts=has_attempts, of_topic=of_topic)
 
     def is_outdated(self, catalog: "Catalog") -> bool:
-        """Whether retention has removed rows since the book was opened: tables were read before and after that."""
+        """Return whether retention has removed rows since the book was opened, so that checks read different states."""
         with catalog_errors():
             return self._expired(catalog) != self.removals.expired
 
@@ -164,9 +164,9 @@ class Book:
         booked: str | None = None,
         continues: bool = True,
     ) -> None:
-        """Prove the rows of a table that is only appended to, up to some micro-batches.
+        """Prove the rows of an append-only table, in the micro-batches of `reach`.
 
-        `booked` is SQL of the hashes that the ledger has, and `continues` whether the book's proof of it counts.
+        `booked` is SQL of the hashes in the ledger; `continues` says whether to use the earlier proof of the table.
         """
         with catalog_errors():
             table = table_or_none(catalog, name)
@@ -177,7 +177,7 @@ class Book:
         then = self._table_then(table, name) if continues else None
         expired = self.removals.expired_of(name)
         if self._reach_then(name).before < expired.before:
-            then = None  # of what has expired, the sum is known: not which part of it the proof had
+            then = None  # only the total of the expired rows is known, not how much of it the proof had covered
         known = self._known.get(name, {}) if then else {}
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
         read = files.keys() - (same if self.since else set())
@@ -210,12 +210,12 @@ class Book:
         drop_hashes(self._session)
 
     def _removed(self, removed: str | None, reach: Reach) -> Total:
-        """What was removed of the rows of some micro-batches: it counts as if it was there."""
+        """Return the total of the removed rows in some micro-batches, which count as if they were present."""
         condition = f"NOT {reach.is_beyond('micro_batch')}"
         return total_of(self._session, condition, f"({removed})") if removed else Total()
 
     def booked(self, catalog: "Catalog", ledger: str, rows: str) -> str | None:
-        """SQL of the hashes that a ledger has of some rows, by micro-batch; None if they were not recorded."""
+        """Return SQL of the hashes in a ledger for a kind of rows, by micro-batch; None if they were not recorded."""
         with catalog_errors():
             table = catalog.load_table(ledger)
         column = f"{rows}{HASH_OF}"
@@ -224,7 +224,7 @@ class Book:
         return f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {ledger}"  # noqa: S608
 
     def changed_times(self, table: "Table", name: str, snapshot_id: int | None, column: str) -> list[Span] | None:
-        """The times of the rows in data files that came or went since the last proof; None if that is not known."""
+        """Return the time spans of rows in data files added or removed since the last proof; None if unknown."""
         snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         files = data_files(table, snapshot, self._settings.s3)
         then = self._table_then(table, name)
@@ -251,26 +251,26 @@ class Book:
         return spans
 
     def note(self, key: str, value: Any) -> None:
-        """Keep what the next proof needs to know."""
+        """Store a value for the next proof."""
         self._reached[key] = value
 
     def reached(self, key: str, otherwise: Any) -> Any:
-        """What this proof has kept under a key."""
+        """Return the value that this proof has stored under a key."""
         return self._reached.get(key, otherwise)
 
     def noted(self, key: str) -> Any:
-        """What the proof that is continued has kept; None without it."""
+        """Return the value that the continued proof has stored under a key; None if no proof is continued."""
         return self.since.reached.get(key) if self.since else None
 
     def is_same(self, catalog: "Catalog", name: str) -> bool:
-        """Whether a table is the one that the continued proof was of."""
+        """Return whether a table is the same one that the continued proof covered."""
         if not self.since:
             return False
         with catalog_errors():
             return self._table_then(catalog.load_table(name), name) is not None
 
     def has_same_ledger(self, catalog: "Catalog", name: str) -> bool:
-        """Whether a ledger has what it had: if it was restored, or changed, nothing that was proven of it counts."""
+        """Return whether the proven rows of a ledger are unchanged; if it was restored or edited, its proof is void."""
         with catalog_errors():
             table = catalog.load_table(name)
             snapshot = table.current_snapshot()
@@ -288,7 +288,7 @@ class Book:
         return has == Total(int(then["rows"]), int(then["hash"]))
 
     def record(self, faults: int, clean: bool) -> Proof:
-        """Write the proof into the book; if that fails, its number is 0."""
+        """Record the proof in the book; return it with its number, which is 0 if that fails."""
         base = self.since
         proof = Proof(
             self._stream,
@@ -350,7 +350,7 @@ class Book:
             read_hashes(self._session, table, snapshot, some, fields, column)
 
     def _table_then(self, table: "Table", name: str) -> Mapping[str, Any] | None:
-        """What the book has of a table; None if it has nothing of this one."""
+        """Return the book's entry for a table; None if there is none, or if it is of another table with this name."""
         then: Mapping[str, Any] | None = self._base.reached["tables"].get(name) if self._base else None
         return then if then and then["id"] == str(table.metadata.table_uuid) else None
 
@@ -366,7 +366,7 @@ class Book:
         self.found.add(name, OTHER_THAN_PROVEN, max(abs(had.rows - has.rows), 1), [text])
 
     def _compare_files(self, name: str, known: Mapping[str, ProvenFile]) -> None:
-        """Find files that were changed in place: storage says that they are as they were."""
+        """Find files that were changed in place although storage reports the same tag."""
         now = totals_by_file(self._session)
         changed = [
             location
@@ -398,7 +398,7 @@ class Book:
         read: Mapping[str, tuple[Any, ...]],
         known: Mapping[str, ProvenFile],
     ) -> None:
-        """Keep what is known of the data files of a table."""
+        """Store the totals of the data files of a table for the book."""
         for location, tag in files.items():
             if tag is not None and location in read:
                 self._files.append(ProvenFile(name, location, tag, *read[location]))
@@ -407,7 +407,7 @@ class Book:
 
 
 def read_book(settings: Settings, read: Callable[[Connection], Any]) -> Any:
-    """Read the book; None if its database is missing, or of another version.
+    """Read the book; return None if its database is missing, unreadable or of another version.
 
     Unlike the consumer, the reader migrates no database.
     """
@@ -424,7 +424,7 @@ def read_book(settings: Settings, read: Callable[[Connection], Any]) -> Any:
 
 
 def _is_current(settings: Settings) -> bool:
-    """Whether the state database is there, and of this version: the consumer makes and migrates it."""
+    """Return whether the state database exists and has the current version; the consumer creates and migrates it."""
     uri = settings.state.database
     path = sqlite_path(uri)
     if path and not path.exists():

@@ -1,4 +1,4 @@
-"""Which data files a table has, and what storage says of each: a file with the same tag need not be read again."""
+"""Data files of a table with a tag from storage for each; a file with an unchanged tag need not be read again."""
 
 import hashlib
 from collections.abc import Hashable, Mapping
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _LOCAL = "file:"
-_PATH = 2147483546  # id of the column of a file of deletes that has the path of the data file
+_PATH = 2147483546  # id of the column of a delete file that contains the path of the data file
 
 
 def data_files(table: "Table", snapshot: "Snapshot | None", s3: S3Settings) -> dict[str, str | None]:
-    """Tags of the data files of a snapshot, by location; None for one that storage does not have.
+    """Return the tags of the data files of a snapshot, by location; None for a file that is missing in storage.
 
-    A tag is of the data file and of the files that may delete rows of it.
+    A tag covers the data file and the delete files that may apply to it.
     """
     from pyiceberg.manifest import DataFileContent
 
@@ -34,7 +34,7 @@ def data_files(table: "Table", snapshot: "Snapshot | None", s3: S3Settings) -> d
             else:
                 deletes.setdefault(_deletes_of(file), []).append(file.file_path)
     stored = _Stored(table.location(), s3)
-    # An equality delete may be of another partition than the rows.
+    # An equality delete may be in another partition than the rows.
     return {
         location: _tag(stored, location, size, deletes, (None, partition, location))
         for location, (size, partition) in found.items()
@@ -46,7 +46,7 @@ def _partition(file: "DataFile") -> Hashable:
 
 
 def _deletes_of(file: "DataFile") -> Hashable:
-    """Of which data files it may delete rows: of one, of a partition, or of all."""
+    """Return the data files to which a delete file may apply: the location of one, a partition, or None for all."""
     from pyiceberg.manifest import DataFileContent
 
     if file.content == DataFileContent.EQUALITY_DELETES:
@@ -70,7 +70,7 @@ def _tag(
 
 
 class _Stored:
-    """What storage says of the files of a table: locally of one at a time, on S3 in one listing."""
+    """Tags of the files of a table: read from the local file system one at a time, from S3 in one listing."""
 
     def __init__(self, root: str, s3: S3Settings) -> None:
         self._root = _as_s3(root)
@@ -78,8 +78,8 @@ class _Stored:
         self._listed: dict[str, str] | None = None
 
     def tag(self, location: str) -> str | None:
-        """The tag of a file; None if it does not exist."""
-        if location.startswith(_LOCAL):  # not encoded: Iceberg and DuckDB read it as it is written
+        """Return the tag of a file; None if it does not exist."""
+        if location.startswith(_LOCAL):  # not URL-encoded: Iceberg and DuckDB use the path literally
             try:
                 status = Path(location.removeprefix(_LOCAL)).stat()
             except (FileNotFoundError, NotADirectoryError):
@@ -89,7 +89,7 @@ class _Stored:
             files = open_storage(self._root, self._s3).list()
             self._listed = {file.uri: f"{file.etag}-{file.size:x}" for file in files}
         uri = _as_s3(location)
-        if uri not in self._listed:  # another program may have put it elsewhere
+        if uri not in self._listed:  # another program may have written it to another folder
             file = open_storage(uri.rpartition("/")[0], self._s3).stat(uri)
             return f"{file.etag}-{file.size:x}" if file else None
         return self._listed[uri]

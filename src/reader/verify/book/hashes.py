@@ -1,4 +1,4 @@
-"""Rows and hashes of the data files of a table, read by DuckDB: of each file, by micro-batch."""
+"""Row counts and hashes of the data files of a table by file and micro-batch, computed by DuckDB."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 HASHES = f"{MEMORY}.main.verify_hashes"
-"""Of the table that was read last: ``location``, ``micro_batch``, ``rows`` and ``hash``."""
+"""Totals of the table that was read last: ``location``, ``micro_batch``, ``rows`` and ``hash``."""
 _WANTED = f"{MEMORY}.main.verify_wanted_files"
 _NEAR = 100
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Micro-batches that a table has as a whole: those before a number, but a few that were not finished."""
+    """Micro-batches that are complete in a table: all before a number, except for a few unfinished ones."""
 
     before: int = 0
     but: tuple[int, ...] = ()
 
     def is_beyond(self, column: str) -> str:
-        """SQL of whether a row is of another micro-batch; one of no micro-batch is not, if there is any."""
+        """Return SQL that is true for rows of other micro-batches; false for null, unless the reach is empty."""
         if not self.before:
-            return "true"  # nothing is proven, or nothing is there
+            return "true"  # nothing is proven, or the table is empty
         later = f"{column} >= {self.before}"
         if self.but:
             later = f"{column} >= {min(self.but)} AND ({later} OR {column} IN ({', '.join(map(str, self.but))}))"
         return f"coalesce({later}, false)"
 
     def as_json(self) -> dict[str, Any]:
-        """For the book."""
+        """Return the reach in the form in which the book stores it."""
         return {"before": self.before, "but": self.but}
 
 
 def reach_of(session: Session, ledger: str) -> Reach:
-    """The micro-batches that a ledger has: one that was interrupted may be finished after a later one."""
+    """Return the micro-batches in a ledger; an interrupted one may be finished after a later one."""
     ((last,),) = session.fetch(f"SELECT max(micro_batch_id) FROM {ledger}")  # noqa: S608
     if last is None:
         return Reach()
@@ -57,7 +57,7 @@ def reach_of(session: Session, ledger: str) -> Reach:
 
 @dataclass(frozen=True)
 class Total:
-    """A set of rows: how many, and their hash."""
+    """The number of rows in a set, and the hash of the set."""
 
     rows: int = 0
     hash: int = 0
@@ -78,7 +78,7 @@ def read_hashes(
     fields: Iterable[Field],
     column: str = MICRO_BATCH_ID,
 ) -> None:
-    """Read data files of a table, or all, into :data:`HASHES`; `column` has the micro-batch of a row."""
+    """Read the given data files of a table, or all, into :data:`HASHES`; `column` has the micro-batch of a row."""
     # DuckDB reads a snapshot with the columns that the table had then.
     schema = table.schemas().get(-1 if snapshot.schema_id is None else snapshot.schema_id, table.schema())
     hashed = sum_sql(row_hash_sql(schema, fields, "_rows"))
@@ -92,7 +92,7 @@ def read_hashes(
 def read_times(
     session: Session, table: "Table", snapshot: "Snapshot", locations: Collection[str] | None, column: str
 ) -> dict[str, tuple[int, int | None, int | None]]:
-    """Of data files, or all, by location: how many rows, and the first and the last time, if each row has one."""
+    """Return rows, first and last time of the given data files, or all, by location; no times if a row has none."""
     moment = f"epoch_us({identifier(column)})"
     with _only(session, locations) as wanted:
         rows = session.fetch(
@@ -107,7 +107,7 @@ def read_times(
 
 @contextmanager
 def _only(session: Session, locations: Collection[str] | None) -> Iterator[str]:
-    """SQL of whether a row is in one of some data files."""
+    """Yield SQL that is true if a row is in one of the given data files."""
     if locations is None:
         yield "true"
         return
@@ -119,18 +119,18 @@ def _only(session: Session, locations: Collection[str] | None) -> Iterator[str]:
 
 
 def _at(table: "Table", snapshot: "Snapshot") -> str:
-    """SQL of the rows of a snapshot, with the column ``filename``."""
+    """Return SQL of the rows of a snapshot, with the column ``filename``."""
     name = ".".join(map(identifier, table.name()))
     return f"(SELECT *, filename FROM {name} AT (VERSION => {snapshot.snapshot_id}))"  # noqa: S608
 
 
 def drop_hashes(session: Session) -> None:
-    """Give the memory back."""
+    """Free the memory."""
     session.fetch(f"DROP TABLE IF EXISTS {HASHES}")
 
 
 def total_of(session: Session, condition: str = "true", of: str = HASHES) -> Total:
-    """The rows of :data:`HASHES`, or of the like, that meet a condition."""
+    """Return the total of the rows in :data:`HASHES`, or a similar table, that meet a condition."""
     ((rows, found),) = session.fetch(
         f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {of} WHERE {condition}"  # noqa: S608
     )
@@ -138,7 +138,7 @@ def total_of(session: Session, condition: str = "true", of: str = HASHES) -> Tot
 
 
 def totals_by_file(session: Session, condition: str = "true") -> Mapping[str, Total]:
-    """Of the data files all of whose rows meet a condition: their rows."""
+    """Return the totals of the data files whose rows all meet a condition, by location."""
     return {
         location: Total(rows, found)
         for location, rows, found in session.fetch(
@@ -151,11 +151,11 @@ def totals_by_file(session: Session, condition: str = "true") -> Mapping[str, To
 def other_than_booked(
     session: Session, booked: str, condition: str, expired: Expired | None = None
 ) -> Sequence[tuple[int, int]]:
-    """Micro-batches whose rows are not those that the ledger has, and how many rows each has.
+    """Return the micro-batches whose hash differs from the ledger, with the number of rows in each.
 
-    `booked` is SQL of the ledger's rows: ``micro_batch`` and ``hash``; a micro-batch of which a hash was not recorded
-    is left out. Those that rows have `expired` from are compared as one, with the number -1: of what expired, only the
-    sum is known.
+    `booked` is SQL of the ledger's rows: ``micro_batch`` and ``hash``; micro-batches without a recorded hash are
+    skipped. Micro-batches from which rows have `expired` are compared together, as number -1: only the total of the
+    expired rows is known.
     """
     number = f"CASE WHEN micro_batch < {expired.before} THEN -1 ELSE micro_batch END" if expired else "micro_batch"
     gone = f" UNION ALL SELECT -1, -{_literal(expired.hash)}" if expired else ""

@@ -1,4 +1,4 @@
-"""``reader proofs``: the book for people and programs."""
+"""``reader proofs``: list the book of proofs for people and programs."""
 
 import json
 from typing import TextIO
@@ -13,7 +13,7 @@ _SHOWN = 20
 
 
 def write_proofs(settings: Settings, stream: str | None, out: TextIO, *, as_json: bool) -> None:
-    """Write the proofs of a stream or of all, the newest first."""
+    """Write the proofs of a stream, or of all streams, newest first."""
     found: list[Proof] | None = read_book(settings, lambda connection: proofs_of(connection, stream))
     if found is None:
         raise UnavailableError(

@@ -1,7 +1,7 @@
-"""Views of what came since the last proof, which checks read in place of the tables of a stream.
+"""Views of the rows since the last proof, which checks read in place of the tables of a stream.
 
-They have the rows of new micro-batches, and all other rows of the sources of these: a replay appends to bronze what
-landed long ago, and a source that was taken twice must be found.
+They contain the rows of new micro-batches and all older rows of the same sources: a replay appends to bronze what
+landed long ago, and a source that was consumed twice must be found.
 """
 
 from dataclasses import replace
@@ -30,13 +30,13 @@ _PARTITION = r"regexp_replace({}, '/[0-9]+$', '')"
 def since_views(
     session: Session, names: StreamTables, proven: Reach, *, has_attempts: bool, of_topic: bool
 ) -> StreamTables:
-    """Create the views; return their names in place of those of the tables. The ledger is read as a whole."""
+    """Create the views and return the table names with the views in their place; the ledger is read in full."""
     names = qualified(names)
     beyond = proven.is_beyond(MICRO_BATCH_ID)
     tables = [names.bronze, names.dead_letters, *[names.attempts] * has_attempts]
     sources = [f"SELECT {SOURCE} AS source FROM {table} WHERE {beyond}" for table in tables]  # noqa: S608
     booked = proven.is_beyond("micro_batch_id")
-    if of_topic:  # a source is a message, of which the ledger has ranges
+    if of_topic:  # a source is a message, and the ledger has ranges of messages
         known = _within(names.ledger, f"{_landed(session, names)} NOT {booked}")
     else:
         sources.append(f"SELECT source FROM {names.ledger} WHERE {booked}")  # noqa: S608
@@ -48,7 +48,7 @@ def since_views(
     )
     again = f"SELECT source FROM {_AGAIN}"  # noqa: S608
     if has_attempts:
-        # What was landed again instead of a file that could not be read is not what the ledger has.
+        # Data that was landed again in place of an unreadable file differs from the ledger.
         codes = "|".join(sorted(NOT_READ))
         fetch(
             f"INSERT INTO {_AGAIN} SELECT DISTINCT {SOURCE} FROM {names.attempts} "  # noqa: S608
@@ -70,7 +70,7 @@ def since_views(
 
 
 def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
-    """Name of a table of the landed files of which something has come since; `tables` are those of the views."""
+    """Create a table of the landed files with rows since the proof; return its name. `tables` are the views."""
     session.fetch(
         f"CREATE OR REPLACE TABLE {_SINCE} AS SELECT source FROM {tables.ledger} "  # noqa: S608
         f"WHERE {proven.is_beyond('micro_batch_id')} UNION SELECT source FROM {_AGAIN} "
@@ -80,7 +80,7 @@ def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
 
 
 def messages_again(session: Session) -> list[tuple[int, int]]:
-    """Partition and offset of old messages of which something has come again."""
+    """Return partition and offset of old messages with new rows."""
     rows = session.fetch(
         f"SELECT DISTINCT split_part(source, '/', -2)::INTEGER, split_part(source, '/', -1)::BIGINT FROM {_AGAIN} "  # noqa: S608
         "WHERE regexp_matches(source, ?) ORDER BY ALL",
@@ -90,12 +90,12 @@ def messages_again(session: Session) -> list[tuple[int, int]]:
 
 
 def _landed(session: Session, tables: StreamTables) -> str:
-    """SQL of whether a row of the ledger is of what landed, in front of another condition."""
+    """Return SQL that selects ledger rows of landed sources, not of replays, to precede another condition."""
     return f"{REPLAY} IS NULL AND" if REPLAY in session.columns(tables.ledger) else ""
 
 
 def _within(ledger: str, condition: str) -> str:
-    """SQL of whether a message, `source`, is in a range of the ledger."""
+    """Return SQL that is true if the message `source` is in a range of the ledger."""
     partition, booked = _PARTITION.format("source"), _PARTITION.format("booked.source")
     end = f"{booked} || '/' || lpad(booked.etag, 19, '0')"
     return (

@@ -1,7 +1,7 @@
 """Gold: recompute the windows and sessions of data products from silver, and compare them with their tables.
 
-A table is read as of the snapshot that its marker was read with. The marker says up to which micro-batch of silver it
-has everything, so later rows of silver are left out, and the rest must agree.
+A table is read as of the snapshot with which its marker was read. The marker says up to which micro-batch of silver the
+table is complete, so later rows of silver are ignored, and the others must agree.
 """
 
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Compare the table of each product; no result of a table that does not exist while silver has no row."""
+    """Compare the table of each product; no result for a missing table while silver has no rows."""
     folder = scope.settings.gold
     with catalog_errors():
         declared, tables = set(product_names(folder)), _tables(scope.catalog)
@@ -78,7 +78,7 @@ def _verify(scope: Scope, product: Product, contract: Contract, gold: Layer, sil
 def _unproven(
     scope: Scope, product: Product, contract: Contract, gold: Layer, silver: Layer, taken: Taken
 ) -> list[Span] | None:
-    """The windows that have to be compared, by their start; None for all."""
+    """Return the windows to compare, as spans of their starts; None for all."""
     is_final = product.publish is not Publish.UPDATES
     filled = {
         "name": product.name,
@@ -92,14 +92,14 @@ def _unproven(
     if spans is None:
         return None
     if product.window.session:
-        # A session may be of any length: that nothing came is the only thing that need not be compared.
+        # A session may have any length: the comparison can be skipped only if nothing has changed.
         has_news = spans or Windows(scope.session, product, contract, taken).rows_since(since)
         return None if has_news else []
     return merged([*spans, *Windows(scope.session, product, contract, taken).spans_since(since)])
 
 
 def _problem(session: Session, product: Product, gold: Layer, silver: Layer | None) -> str | None:
-    """Why the rows of a table cannot be compared."""
+    """Return the reason why the rows of a table cannot be compared; None if they can."""
     other = f"was filled with other keys, windows or measures than {product.name}.yaml has. Restore the file."
     columns = [WINDOW_START, WINDOW_END, *(key.name for key in product.keys)]
     columns += [measure.name for measure in product.measures]
@@ -123,7 +123,7 @@ def _unknown(settings: Settings, product: str, silver: str) -> str:
 
 
 def _tables(catalog: "Catalog") -> list[str]:
-    """Names of the products that have a table; not of those that are being rebuilt."""
+    """Return the names of products with a table, without tables that are being rebuilt."""
     namespace = gold_table("").removesuffix(".")
     if not catalog.namespace_exists(namespace):
         return []
@@ -131,11 +131,11 @@ def _tables(catalog: "Catalog") -> list[str]:
 
 
 def _follows(catalog: "Catalog", product: str, silver: Layer) -> bool:
-    """Whether the table of a product was filled from a silver table."""
+    """Return whether the table of a product was filled from a silver table."""
     markers = [
         json.loads(text)["marker"]
         for name, text in catalog.load_table(gold_table(product)).properties.items()
-        if name.startswith(MARKER)  # that of anomalies has the name of another table
+        if name.startswith(MARKER)  # the marker in a table of anomalies has the name of another table
     ]
     return any(marker.get("checkpoint_id") == silver.id for marker in markers)
 

@@ -1,7 +1,7 @@
 """Landing: recount the files of the landing zone, and compare each with bronze, dead letters and ledger.
 
-Everything is read in the order that a running consumer cannot disturb: the checkpoint before the ledger, which is never
-behind it; the ledger before the tables; all of them before the files are listed.
+Reads happen in an order that stays consistent beside a running consumer: the checkpoint before the ledger, which is
+never behind the checkpoint; the ledger before the tables; all three before the files are listed.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ Letters = Mapping[str, Mapping[int, Sequence[str | None]]]
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Compare the landing zone of a stream of files with its tables."""
+    """Compare the landing zone of a stream that reads files with its tables."""
     if scope.topic is not None:
         return ()
     settings, stream = scope.settings, scope.stream
@@ -52,7 +52,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
     ledger = scope.ledger_properties()
     zone = landing_zone(settings, stream, ledger)
     marker = marker_in(ledger, bronze_query(stream))
-    accounted = Position.parse(marker["end"]) if marker else None  # before the first micro-batch
+    accounted = Position.parse(marker["end"]) if marker else None  # None before the first micro-batch
     since = scope.book.proven if scope.book.since else None
     tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope), since)
     settle(tables)
@@ -66,7 +66,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
     _check_folder(stream, zone, ledger.get(LANDING_ROOT), listed.keys() - ignored.keys(), has_read=has_read)
     pending = listed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
-    # A file that was read, or should have been, is compared whatever is ignored now.
+    # A file that was read, or should have been, is compared even if it is ignored now.
     expected = {*passed, *tables.bookings, *tables.accounts}
     landed = {name: file for name, file in listed.items() if name not in ignored or name in expected}
     compared = Compared(scope, replays)
@@ -112,7 +112,7 @@ def _passed(
     accounted: Position | None,
     pending: AbstractSet[str],
 ) -> tuple[AbstractSet[str], tuple[str, ...]]:
-    """Which of the pending files will not be read, since a position is behind them; and what is wrong with it."""
+    """Return pending files that will not be read, since their position was passed; and problems of the checkpoint."""
     reached = checkpoint.passed if checkpoint else None
     behind = accounted.seq if accounted else 0
     problems = []
@@ -124,14 +124,14 @@ def _passed(
     end = max(behind, reached.seq if reached else 0)
     names: set[str] = set()
     if pending and end:
-        # Where the database cannot be read, the problem is reported in any case.
+        # If the database cannot be read, the problem is reported all the same.
         names = read_state(settings, lambda connection: known_names(connection, stream, [*pending], end), set())
     return names, tuple(problems)
 
 
 @dataclass
 class _Recount:
-    """Counts the files that were consumed and are still what was read; hashes those that may have landed twice."""
+    """Counts the units of consumed files that have not changed; hashes files that may have landed twice."""
 
     zone: LandingZone
     tables: TablesOfFiles
@@ -139,7 +139,7 @@ class _Recount:
     letters: Letters
     compared: Compared
     limits: Limits
-    proven: AbstractSet[str] = frozenset()  # names of files that need not be read if they are what was read
+    proven: AbstractSet[str] = frozenset()  # names of files that need not be read again if they have not changed
     units: dict[str, Units] = field(default_factory=dict)
     contents: dict[str, list[str]] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class _Recount:
         self.gone = {name: each for name, each in self.tables.bookings.items() if name not in self.landed}
 
     def read(self, advanced: Callable[[int, int], None]) -> None:
-        """Read the files; `advanced` is called with the bytes that are done and to be done."""
+        """Read the files; `advanced` is called with the bytes done and the total."""
         wanted, hashed = self._plan()
         files = {
             name: file
@@ -170,13 +170,13 @@ class _Recount:
                     self.hashes[name] = counted.content_hash
                 if counted.units:
                     self._compare(name, counted.file, counted.units, sample)
-                elif name in wanted:  # no longer what was listed
+                elif name in wanted:  # changed since it was listed
                     self._list_again(name)
                 done += counted.file.size
                 advanced(done, due)
 
     def _groups(self, files: dict[str, StoredFile]) -> Iterator[dict[str, StoredFile]]:
-        """Files whose rows are in memory at once, by micro-batch, if all values are compared; otherwise all files."""
+        """Yield files in groups whose rows fit into memory if all values are compared; otherwise all files together."""
         if not self.compared.is_whole:
             yield files
             return
@@ -194,7 +194,7 @@ class _Recount:
 
     def _sample(self, files: Mapping[str, StoredFile]) -> Sample | None:
         numbers = [self._micro_batch(name) for name in files] or [0]
-        # Rows of a replay are compared with what was replayed.
+        # Rows of a replay are compared with the replayed bytes by another check.
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"
         return self.compared.of(condition, [min(numbers), max(numbers), list(files)])
 
@@ -203,13 +203,13 @@ class _Recount:
         return booking.micro_batch or 0 if booking else 0
 
     def expected(self, name: str, units: int) -> int:
-        """How many units there are of a file with so many `units`, after a replay of it as a whole batch."""
+        """Return the number of units of a file with `units` units, or after a replay of the file as a whole batch."""
         now, is_changed = self.tables.recovered.get(name, (units, False))
         counted = self.units.get(name)
         return now if counted is None or counted.whole or is_changed else counted.count
 
     def resent(self) -> tuple[tuple[str, ...], ...]:
-        """Names of files with the same bytes; one that was moved has landed again."""
+        """Return groups of names of files with the same bytes; a file that was moved has landed again."""
         copies: dict[str, list[str]] = {}
         for name, content_hash in self.hashes.items():
             copies.setdefault(content_hash, []).append(name)
@@ -222,7 +222,7 @@ class _Recount:
         return tuple(sorted(tuple(sorted(names)) for names in copies.values() if len(names) > 1))
 
     def _plan(self) -> tuple[dict[str, AbstractSet[int]], set[str]]:
-        """The positions whose bytes are needed, by file to be counted; and the files to be hashed."""
+        """Return the positions whose bytes are needed, by file to count; and the files to hash."""
         wanted: dict[str, AbstractSet[int]] = {}
         sizes = {booking.size for booking in self.gone.values() if booking.content_hash}
         new = {file.size for name, file in self.landed.items() if name not in self.proven}
@@ -234,7 +234,7 @@ class _Recount:
             copied = _may_be_a_copy(file, booking)
             if copied:
                 hashed.add(name)
-            if file.size > self.limits.unpacked_bytes:  # it is not read: tables and ledger say what it had
+            if file.size > self.limits.unpacked_bytes:  # it is not read: tables and ledger have its counts
                 if account and account.by_reference:
                     self.units[name] = Units(1, whole=True)
             elif not _is_repaired(self.tables, name) and (
@@ -245,7 +245,7 @@ class _Recount:
         return wanted, hashed
 
     def _without_proven(self, hashed: set[str]) -> set[str]:
-        """The ledger has the hashes of files that were proven: those that may be copies of new ones are compared."""
+        """Return the new files to hash; for proven files that may be copies of them, take the hashes of the ledger."""
         new = hashed - self.proven
         sizes = {self.landed[name].size for name in new}
         for name in hashed & self.proven:
@@ -257,8 +257,8 @@ class _Recount:
     def _compare(self, name: str, file: StoredFile, units: Units, sample: Sample | None) -> None:
         account, booking = self.tables.accounts.get(name), self.tables.bookings.get(name)
         if _is_changed(file, account, booking, self.hashes.get(name)):
-            return  # it has the size of what was read, and other bytes
-        # The limit was lower, or higher, when it was judged.
+            return  # it has the size of the file that was read, but other bytes
+        # The limit was different when the file was judged.
         if account and (not units.whole if account.by_reference else units.too_large):
             return
         altered = [
@@ -282,7 +282,7 @@ class _Recount:
 def _findings(
     tables: TablesOfFiles, found: _Recount, passed: AbstractSet[str], erased: Mapping[str, int]
 ) -> list[Finding]:
-    """Say what each source is."""
+    """Return the status of each source, with details."""
     units = {name: booking.units for name, booking in tables.bookings.items()}
     units |= {name: counted.count for name, counted in found.units.items()}
     units = {name: found.expected(name, count) for name, count in units.items()}
@@ -310,10 +310,10 @@ def _findings(
 
 
 def _is_even(tables: TablesOfFiles, found: _Recount, name: str, count: int) -> bool:
-    """Whether as many units as there should be are in the tables, each once."""
+    """Return whether the expected number of units are in the tables, each once."""
     account = tables.accounts.get(name, Account())
     if _is_changed(found.landed.get(name), account, tables.bookings.get(name), found.hashes.get(name)):
-        # Its units cannot be recounted, and the ledger says how many were read, not which.
+        # The units cannot be recounted, and the ledger has only their number, not their positions.
         return account.rows == account.positions == count
     return account.is_exactly(count)
 
@@ -342,10 +342,10 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
     if Reason.CHANGED in account.dead:
         told.append((Status.CHANGED, "it was overwritten after it was listed and before it was read"))
     elif Reason.ABSENT in account.dead:
-        if landed:  # somebody said that it is gone for good
+        if landed:  # a user has declared the file lost
             told.append((Status.LOST, "it was given up, but is back: land it again under another name"))
     elif _is_repaired(tables, name):
-        pass  # what lies there is not what was listed, which is known
+        pass  # the file is known to differ from the listed one
     elif booking and landed and _is_changed(landed, account, booking, found.hashes.get(name)):
         how = "another size" if landed.size != booking.size else "the same size, other bytes"
         told.append((Status.CHANGED, f"it was overwritten after it was read: {how}"))
@@ -356,16 +356,16 @@ def _of_file(tables: TablesOfFiles, found: _Recount, name: str) -> list[tuple[St
 
 
 def _is_repaired(tables: TablesOfFiles, name: str) -> bool:
-    """Whether a file was not what was listed when it was read, and a replay with a transform had its bytes."""
+    """Return whether a file could not be read as listed, and a replay with a transform provided its bytes."""
     return name in tables.recovered and not NOT_READ.isdisjoint(tables.landed.get(name, Account()).dead)
 
 
 def _is_changed(
     landed: StoredFile | None, account: Account | None, booking: Booking | None, content_hash: str | None = None
 ) -> bool:
-    """Whether the file is known not to be what was read.
+    """Return whether the file is known to differ from the one that was read.
 
-    A copy of the file, or a restored one, may have another tag: then `content_hash` of its bytes decides.
+    A copied or restored file may have another tag: then `content_hash`, the hash of its bytes, decides.
     """
     if account and not NOT_READ.isdisjoint(account.dead):
         return True
@@ -375,7 +375,7 @@ def _is_changed(
 
 
 def _may_be_a_copy(landed: StoredFile, booking: Booking | None) -> bool:
-    """Whether only the bytes can tell that a file is what was read."""
+    """Return whether only the bytes can show that a file is unchanged: same size, other tag."""
     if not booking or not booking.content_hash:
         return False
     return landed.size == booking.size and landed.etag != booking.etag

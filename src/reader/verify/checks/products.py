@@ -1,4 +1,4 @@
-"""What the checks of data products have in common: their part of the report, and why a table cannot be compared."""
+"""Shared code of checks of data products: their section of the report, and reasons not to compare a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,10 +29,11 @@ def result_of(
     problems: tuple[str, ...] = (),
     exists: bool = True,
 ) -> Result:
-    """What was found in the table of a product.
+    """Return the result for the table of a product.
 
-    `windows` were recomputed, one for each combination of keys; `behind` are the rows of silver that it does not have
-    yet: of windows that are published once, only if one of them can be; if it does not exist, all rows.
+    `windows` counts the recomputed windows, one for each combination of keys; `behind` counts the rows of silver that
+    the table lacks: if windows are published once, only rows in windows that can be published; if the table does not
+    exist, all rows.
     """
     facts = {"product": product, "exists": exists, "windows": windows, "behind": behind}
     missing = "" if exists else gold_table(product)
@@ -40,13 +41,13 @@ def result_of(
 
 
 def silver_now(scope: Scope) -> Layer | None:
-    """The table of the rows that silver has kept."""
+    """Return the current state of the silver table with the kept rows; None if it does not exist."""
     with catalog_errors():
         return layer_of(scope.catalog, silver_tables(scope.stream).kept, silver_query(scope.stream))
 
 
 def contract_of(scope: Scope) -> Contract | None:
-    """The contract that silver was filled under; None without silver, as the consumer ignores products then."""
+    """Return the contract that silver was filled under; None without silver: then the consumer ignores products."""
     silver = silver_now(scope)
     with catalog_errors():
         contract = silver_contract(scope.settings, scope.catalog, scope.stream, silver.marker if silver else {})
@@ -54,7 +55,7 @@ def contract_of(scope: Scope) -> Contract | None:
 
 
 def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part: bool = False) -> tuple[Result, ...]:
-    """What is said of a product without its table: it was lost, or has not been filled yet."""
+    """Return the result for a product without a table: the table was lost, or has not been filled yet."""
     rows = 0
     if silver and silver.rows:
         ((rows,),) = scope.session.fetch(
@@ -63,7 +64,7 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
     state = query_state(scope.settings, gold_lease(product))
     is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
     if not rows and (silver or not is_lost):
-        return ()  # if silver does not exist either, that is reported
+        return ()  # if silver does not exist either, its check reports that
     if not silver and not scope.session.fetch(f"SELECT 1 FROM {stream_tables(scope.stream).bronze} LIMIT 1"):  # noqa: S608
         return ()  # a consumer that ended before its first micro-batch may have created neither
     text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
@@ -73,11 +74,11 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
 def unproven(
     scope: Scope, product: Mapping[str, Any], tables: Sequence[tuple[Layer, str]], size: int
 ) -> tuple[list[Span] | None, int]:
-    """The times that have to be compared, and the micro-batch of silver before which all were; None if all have to.
+    """Return the times to compare, None for all, and the micro-batch of silver before which all rows were compared.
 
-    `product` says what its tables were filled from; of each table, a column has the time by which it is compared. What
-    is in the same data files as at the last proof was compared then. Windows that were not published yet are of a
-    length, `size`, before the horizon.
+    `product` describes what its tables were filled from; the column given with each table has the time by which it is
+    compared. Rows in data files that have not changed since the last proof were compared then. The unpublished windows
+    start at most `size` before the horizon.
     """
     book, name = scope.book, product["name"]
     then: Mapping[str, Any] = (book.noted("products") or {}).get(name, {})
@@ -101,20 +102,20 @@ def unproven(
 
 
 def proven_time(scope: Scope, contract: Contract) -> tuple[int, int | None]:
-    """A micro-batch of silver, and the newest event time before it, as they were proven."""
+    """Return the micro-batch of silver before which verdicts were proven, and the newest event time before it."""
     then = scope.book.noted("silver")
     return (then["end"], then["newest"]) if then and then["contract"] == contract.digest else (0, None)
 
 
 def rebuild_hint(product: str) -> str:
-    """What to do where the tables of a product cannot be compared."""
+    """Return the hint for a product whose tables cannot be compared."""
     return f"Run `consumer rebuild gold {product}`, to fill it again from silver."
 
 
 def problem_of(
     session: Session, product: str, digest: str, table: Layer, columns: Sequence[str], other: str
 ) -> str | None:
-    """Why the rows of a table cannot be compared; `other` is said if it was filled for another digest."""
+    """Return the reason why a table cannot be compared; `other` is the text if it was filled for another digest."""
     if {table.properties.get(PRODUCT), table.marker.get("contract")} - {None, digest}:
         return f"{table.name} {other} Or: {rebuild_hint(product)}"
     if lacking := [name for name in columns if name not in table.columns]:
@@ -125,7 +126,7 @@ def problem_of(
 
 
 def problem_of_silver(product: str, stream: str, table: Layer, silver: Layer | None) -> str | None:
-    """Why a table with a marker cannot be compared with silver."""
+    """Return the reason why a table with a marker cannot be compared with silver; None if it can."""
     name = silver_tables(stream).kept
     if not silver:
         return f"{table.name} was filled from {name}, which does not exist. Restore that, or rebuild it."
@@ -135,12 +136,12 @@ def problem_of_silver(product: str, stream: str, table: Layer, silver: Layer | N
 
 
 def published(table: Layer) -> int | None:
-    """The horizon up to which a table has what is published once, according to its marker."""
+    """Return the horizon up to which a table has published its windows, according to its marker."""
     return int(table.marker["contents"]) if table.marker else None
 
 
 def problem_of_horizon(session: Session, product: str, table: Layer, has: str, then: int | None) -> str | None:
-    """What is wrong if a marker has another horizon than the one that was recomputed."""
+    """Return the problem if a marker's horizon differs from the recomputed one; else None."""
     said = published(table)
     if said == then or not table.marker:
         return None
@@ -151,7 +152,7 @@ def problem_of_horizon(session: Session, product: str, table: Layer, has: str, t
 
 
 def _time_text(session: Session, at: int | None) -> str:
-    """A time for people: Python's datetime does not have every year."""
+    """Return a time for display, formatted by DuckDB: Python's datetime does not have every year."""
     ((text,),) = session.fetch("SELECT coalesce(make_timestamptz(?::BIGINT)::VARCHAR, 'never')", [at])
     return str(text)
 

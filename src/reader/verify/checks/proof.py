@@ -1,6 +1,6 @@
-"""Proof: what the book of proofs says of the rows and data files of each table, and what was read of them.
+"""Proof: report the comparison of tables with the book of proofs, and how many data files were read.
 
-It runs last: the checks of layers prove their tables against the book, each after it has read its marker.
+It runs last: the checks of layers prove their tables against the book, each after reading its marker.
 """
 
 from lakeproof.state.proofs import Kind
@@ -9,7 +9,7 @@ from reader.verify.check import Check, Result, Scope, Section
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Report what was found, and how each table was proven."""
+    """Report the findings of the book, and how each table was proven."""
     book = scope.book
     since = book.since
     remarks = []
@@ -32,7 +32,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 def _rows(result: Result) -> list[tuple[str | int, ...]]:
     if result.facts["kind"] == Kind.ALL:
-        return []  # all of them were read
+        return []  # all data files were read
     return [(each["table"], each["files"], each["files_read"], each["how"]) for each in result.facts["tables"]]
 
 

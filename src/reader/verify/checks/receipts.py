@@ -1,7 +1,7 @@
-"""Receipts: check that each event which the collector accepted is where it should be, once.
+"""Receipts: check that each event accepted by the collector is in the right table, once.
 
-The ledger is read before the tables, and the marker of silver before its tables. So what they say is done must be in
-the tables, and what is behind them is on its way.
+The ledger is read before the tables, and the marker of silver before its tables. So rows up to the ledger and the
+marker must be in the tables, and rows beyond them are in progress.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,22 +40,22 @@ _WRONG_ID = "wrong correlation id"
 
 
 class Outcome(StrEnum):
-    """What became of an event that has a receipt."""
+    """Outcome of an event with a receipt."""
 
     KEPT = "kept"  # in bronze once, and in silver
     DUPLICATE = "duplicate"  # in bronze once; silver has another copy of it
     CONFLICT = "conflict"  # in bronze once, and among the conflicts: silver has another event with its key
     LATE = "late"  # in bronze once, and among the late rows
-    EXPIRED = "expired"  # in bronze once, and not in silver: retention has removed conflicts or late rows of that time
+    EXPIRED = "expired"  # in bronze once, not in silver: retention has removed conflicts or late rows of its time
     BRONZE = "bronze"  # in bronze once; the stream has no silver
-    DEAD_LETTER = "dead letter"  # it does not meet its contract
+    DEAD_LETTER = "dead letter"  # violates the contract
     UNDECIDED = "undecided"  # in bronze once; silver has not read it yet
     PENDING = "pending"  # not consumed yet
     LOST = "lost"  # in no table
     DOUBLED = "doubled"  # in several rows of bronze and the dead letters
-    LOST_IN_SILVER = "lost in silver"  # silver has read it, and no table of silver has it
+    LOST_IN_SILVER = "lost in silver"  # silver has read it, but it is in no silver table
     DOUBLED_IN_SILVER = "doubled in silver"  # silver has several rows with its key
-    FOREIGN = "foreign"  # of a topic that the stream does not come from
+    FOREIGN = "foreign"  # from a topic that the stream does not read
 
 
 _BROKEN = {Outcome.LOST, Outcome.DOUBLED, Outcome.LOST_IN_SILVER, Outcome.DOUBLED_IN_SILVER, Outcome.FOREIGN}
@@ -85,7 +85,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 
 def result_of(outcomes: Mapping[Outcome, int], found: Findings, conflicts: Sequence[str] = ()) -> Result:
-    """What became of all receipts; `conflicts` are some events whose client sent another one with the same identity."""
+    """Return the result for all receipts; `conflicts` are examples of events with the same key as another event."""
     warnings = []
     if conflicts:
         more = ", …" * (outcomes[Outcome.CONFLICT] > len(conflicts))
@@ -96,7 +96,7 @@ def result_of(outcomes: Mapping[Outcome, int], found: Findings, conflicts: Seque
 
 
 def _silver(scope: Scope) -> tuple[Contract, int | None]:
-    """The contract, and the micro-batch before which silver has decided all; None if there is no silver."""
+    """Return the contract, and the micro-batch before which silver has decided all rows; None without silver."""
     settings, catalog, stream = scope.settings, scope.catalog, scope.stream
     if missing_silver(catalog, stream):
         return silver_contract(settings, catalog, stream, {}), None
@@ -119,7 +119,7 @@ class _Receipts:
         self._letters = not_closed(self._names.dead_letters, attempts)
 
     def take(self, path: Path, topic: str) -> None:
-        """Read the file, and up to where the ledger says that partitions were consumed."""
+        """Read the file, and the end of the consumed offsets of each partition from the ledger."""
         fetch = self._session.fetch
         fetch(f"CREATE OR REPLACE TABLE {_GIVEN} (topic VARCHAR, part INTEGER, place BIGINT)")
         for chunk in read_receipts(path):
@@ -135,7 +135,7 @@ class _Receipts:
         )
 
     def find_rows(self, contract: Contract) -> None:
-        """Find the rows of bronze of the receipts, with their keys."""
+        """Find the bronze rows of the receipts, with their keys."""
         keys = "".join(f", any_value({value}) AS key_{index}" for index, value in enumerate(key(contract, "_bronze")))
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_ROWS} AS SELECT {SOURCE} AS source, count(*) AS rows, "  # noqa: S608
@@ -144,8 +144,8 @@ class _Receipts:
         )
 
     def judge(self, contract: Contract, end: int | None) -> None:
-        """Find what became of each."""
-        # An offset that was given up is not accounted for: its event is lost.
+        """Determine the outcome of each receipt."""
+        # An offset that was given up (reason `absent`) does not count as a dead letter: its event is lost.
         letters = (
             f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._letters} AS letter "  # noqa: S608
             f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = letter.{SOURCE} "
@@ -168,7 +168,7 @@ class _Receipts:
         )
 
     def _judge_in_silver(self, contract: Contract, end: int) -> tuple[str, str]:
-        """SQL of the outcome of a row of bronze, and the joins that it needs."""
+        """Return SQL of the outcome of a bronze row, and the joins for it."""
         kept_keys = key(contract, "_kept")
         same_key = " AND ".join(f"_own.key_{index} = {value}" for index, value in enumerate(kept_keys))
         of_key = (
@@ -198,7 +198,7 @@ class _Receipts:
         return outcome, joins
 
     def outcomes(self, found: Findings) -> tuple[dict[Outcome, int], tuple[str, ...]]:
-        """Count the receipts by their outcome, with examples of conflicts; add the broken ones to what was found."""
+        """Count the receipts by outcome, with examples of conflicts; add broken ones to the findings."""
         counts, conflicts = dict.fromkeys(Outcome, 0), ()
         for outcome, count, examples in self._session.fetch(
             f"SELECT outcome, count(*), min(source, {SHOWN_EXAMPLES}) FROM {_FOUND} GROUP BY outcome"  # noqa: S608
@@ -211,7 +211,7 @@ class _Receipts:
         return counts, conflicts
 
     def compare_ids(self, contract: Contract, found: Findings) -> None:
-        """Compute the correlation ids of the rows again; add those that differ to what was found."""
+        """Recompute the correlation ids of the rows; add different ones to the findings."""
         for field in contract.derived:
             if field.derived and field.derived.field:
                 expected = _correlation_id(f"_bronze.{identifier(field.derived.field)}")
@@ -225,13 +225,13 @@ class _Receipts:
                     found.add(self._names.bronze, _WRONG_ID, rows[0][0], [source for _, source in rows])
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         for table in (_GIVEN, _ENDS, _RECEIPTS, _ROWS, _FOUND):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
 
 def _correlation_id(identity: str) -> str:
-    """SQL of the correlation id of a row of bronze, as docs/contracts/schema.md defines it."""
+    """Return SQL of the correlation id of a bronze row, as docs/contracts/schema.md defines it."""
 
     def header(name: str) -> str:
         return f"list_filter(_bronze.{HEADERS}, LAMBDA header: header.key = '{name}')[1].value"

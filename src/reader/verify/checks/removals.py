@@ -1,4 +1,4 @@
-"""Removals: what erasures and retention have removed, and whether it is gone, and nothing else."""
+"""Removals: check that the rows removed by erasures and retention are gone, and no other rows."""
 
 from lakeproof.catalog import catalog_errors
 from lakeproof.tables.names import silver_tables
@@ -9,7 +9,7 @@ NOT_ACCOUNTED = "rows that are gone, and that no account has"
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Look whether what the account of removals has is gone; no result for a stream without one."""
+    """Check that the rows in the accounts of removals are gone; no result for a stream without accounts."""
     removals, found = scope.book.removals, Findings()
     if not removals.exists and not removals.expired:
         return ()

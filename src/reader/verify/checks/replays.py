@@ -1,8 +1,8 @@
-"""Replays: check what became of dead letters that were sent through again.
+"""Replays: check the outcome of replayed dead letters.
 
-Each attempt must follow the one before, a closed dead letter must have its records in bronze once, and an open or
-parked one none; the ledger has a row for each source of a replay. What a batch was split into is found again by the
-reader's own splitter, and a record that a transform changed is compared with the bytes that the attempt kept.
+Attempts must be consecutive, the records of a closed dead letter must be in bronze once, those of an open or parked one
+not at all, and the ledger must have a row for each source of a replay. The reader's own splitter recomputes the units
+of a batch, and a record that a transform changed is compared with the bytes in the attempt.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,18 +52,18 @@ _LISTED_TRANSFORMED = 100
 _GZIP = b"\x1f\x8b"
 _BETWEEN = b", \t\r\n"
 _BYTES = f"coalesce(attempt.{RAW}, letter.{RAW})"
-"""SQL of the bytes that were judged: those of the attempt if a transform changed them, or the dead letter has none."""
+"""SQL of the judged bytes: the attempt has them if a transform changed them, or the dead letter lacks them."""
 _CHANGED = f"(attempt.{RAW} IS NOT NULL AND attempt.{TRANSFORM} IS NOT NULL)"
-"""SQL of whether a transform changed them."""
+"""SQL that is true if a transform changed the bytes."""
 
 _Letter = tuple[bytes | None, str]
 """Bytes and reasons of a dead letter."""
 _REMOVED: _Letter = (None, "removed")
-"""A dead letter that was removed: it has been there, and nothing else is known of it."""
+"""A dead letter that was removed: only its place is known."""
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Check the replays of a stream; no result if there was none."""
+    """Check the replays of a stream; no result without replays."""
     replays = replays_of(scope)
     book = scope.book
     letters = ReplayedLetters(scope.session, book.tables, replays, book.proven, of_topic=scope.topic is not None)
@@ -115,7 +115,7 @@ def _example(source: str | None, position: int | None, text: str) -> str:
 
 
 def _closed(tables: StreamTables) -> str:
-    """SQL behind ``FROM``: attempts that closed a dead letter, each with the dead letter."""
+    """Return SQL to follow ``FROM``: attempts that closed a dead letter, joined with the dead letter."""
     return (
         f"{tables.attempts} AS attempt JOIN {tables.dead_letters} AS letter ON letter.{SOURCE} = attempt.{SOURCE} "
         f"AND letter.{POSITION} = attempt.{POSITION} AND coalesce(letter.{ATTEMPT}, 1) = attempt.{LETTER} "
@@ -127,17 +127,17 @@ def _closed(tables: StreamTables) -> str:
 
 @dataclass(frozen=True)
 class _Batch:
-    """A batch that was closed: the bytes that were split, and what the attempt says."""
+    """A batch that a replay closed: the bytes that were split, and data of the attempt."""
 
     source: str
     content: bytes
-    packed: bytes | None  # the file that it is only the beginning of, since it cannot be unpacked to its end
+    packed: bytes | None  # the packed file if it is damaged: `content` is the part that can be unpacked
     is_changed: bool  # whether a transform changed the bytes
     salvaged: int
 
 
 class _Batches:
-    """Splits batches that were closed again, and compares their units with bronze and the dead letters."""
+    """Splits closed batches again, and compares their units with bronze and the dead letters."""
 
     def __init__(self, scope: Scope, found: Findings) -> None:
         self._scope = scope
@@ -148,7 +148,7 @@ class _Batches:
         self._found = found
 
     def compare(self) -> None:
-        """Compare all of them, a few at a time."""
+        """Compare all closed batches, a few at a time."""
         listed = self._session.fetch(
             f"SELECT attempt.{SOURCE}, octet_length({_BYTES}) AS bytes FROM {_closed(self._tables)} "  # noqa: S608
             f"AND attempt.{SALVAGED} IS NOT NULL AND bytes IS NOT NULL ORDER BY ALL"
@@ -175,13 +175,13 @@ class _Batches:
             yield _Batch(source, content if beginning is None else beginning, packed, is_changed, salvaged)
 
     def _beginning(self, source: str, content: bytes) -> bytes | None:
-        """What a file begins with that cannot be unpacked; None of any other."""
+        """Return the part of a damaged gzip file that can be unpacked; None for other content."""
         if not (source.endswith(".gz") and content.startswith(_GZIP)):
             return None
         return unpack_beginning(content, self._limits.unpacked_bytes)
 
     def _held(self, sources: Sequence[str]) -> dict[str, dict[int, list[_Letter | None]]]:
-        """By source and position: the bytes and reasons of dead letters, and None for each row of bronze."""
+        """Return bytes and reasons of dead letters, and None for each bronze row, by source and position."""
         held: dict[str, dict[int, list[_Letter | None]]] = {}
         there = not_removed(self._session, self._tables.dead_letters)
         for source, position, in_bronze, is_there, raw, codes in self._session.fetch(
@@ -196,7 +196,7 @@ class _Batches:
         return held
 
     def _compare(self, batch: _Batch, held: Mapping[int, Sequence[_Letter | None]]) -> list[bytes]:
-        """Compare the places of a batch's units; return the units."""
+        """Compare the units of a batch with the rows at their places; return the units."""
         units, rest = _split(batch.content) if batch.packed is None else (complete_units(batch.content), batch.packed)
         add, name = self._found.add, self._names.dead_letters
         if len(units) != batch.salvaged:
@@ -205,7 +205,7 @@ class _Batches:
         lost = [position for position in range(len(units)) if not held.get(position)]
         if lost:
             add(name, LEFT_BEHIND, len(lost), [place(batch.source, position) for position in lost[:SHOWN_EXAMPLES]])
-        # A dead letter that was replayed in its turn has a row of bronze beside it.
+        # A dead letter of the batch that was itself replayed may have a bronze row at the same place.
         for position, unit in enumerate(units):
             for letter in held.get(position, ()):
                 if letter is None or letter == _REMOVED:
@@ -218,7 +218,7 @@ class _Batches:
         return units
 
     def _compare_rest(self, batch: _Batch, rest: bytes | None, letters: Sequence[_Letter]) -> None:
-        """The rest is one dead letter, with or without the separator in front; of a blank one, none is needed."""
+        """Compare the rest: one dead letter, with or without the leading separator; a blank rest needs none."""
         add, name, at = self._found.add, self._names.dead_letters, batch.salvaged
         if rest is None:
             if letters:
@@ -249,7 +249,7 @@ class _Batches:
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes | None]:
-    """The units of a batch; and what is behind the complete ones, if it cannot be split to its end."""
+    """Return the units of a batch; and the bytes after the complete units, if it cannot be split to its end."""
     count = find_units(content)
     if count.whole:
         return salvage(content)
@@ -258,7 +258,7 @@ def _split(content: bytes) -> tuple[list[bytes], bytes | None]:
 
 
 def _is_too_large(raw: bytes | None, codes: str, unit: bytes, most: int) -> bool:
-    """Whether a unit is kept by reference."""
+    """Return whether a unit is a dead letter without bytes because it is too large."""
     return raw is None and Reason.RECORD_TOO_LARGE in codes and len(unit) > most
 
 
@@ -276,7 +276,7 @@ def _grouped(listed: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 class _Values:
-    """Compares rows of bronze with the bytes that were replayed: each one that a transform changed, and a sample."""
+    """Compares bronze rows with the replayed bytes: all rows that a transform changed, and a sample of the others."""
 
     def __init__(self, scope: Scope, found: Findings) -> None:
         self._scope = scope
@@ -285,7 +285,7 @@ class _Values:
         self._found = found
 
     def compare(self) -> None:
-        """Compare all transformed records and, if values are asked for, all or some of the others."""
+        """Compare all transformed records and, with `values`, all or a sample of the others."""
         contracts = contracts_of(self._scope)
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
         some = self._scope.sample
@@ -315,7 +315,7 @@ class _Values:
             _differ(self._scope, self._found, Sample(contracts, table), units)
 
     def count(self) -> int:
-        """How many records were closed with bytes that a transform changed."""
+        """Return the number of records that were closed with bytes changed by a transform."""
         ((records,),) = self._session.fetch(
             f"SELECT coalesce(sum(coalesce(salvaged, 1)), 0)::BIGINT FROM {ATTEMPTS} "  # noqa: S608
             f"WHERE outcome = '{ReplayOutcome.CLOSED}' AND {CHANGED}"
@@ -323,7 +323,7 @@ class _Values:
         return int(records)
 
     def transformed(self) -> list[dict[str, Any]]:
-        """The first transformed records and batches: the bytes that landed, and those that were judged instead."""
+        """Return the first transformed records and batches: the landed bytes, and the bytes judged in their place."""
         names = ("source", "position", "transform", "digest", "salvaged", "original", "landed")
         rows = self._session.fetch(
             f"SELECT attempt.{SOURCE}, attempt.{POSITION}, attempt.{TRANSFORM}, "  # noqa: S608
@@ -335,8 +335,8 @@ class _Values:
 
 
 def _differ(scope: Scope, found: Findings, sample: Sample, units: Mapping[str, Mapping[int, bytes]]) -> None:
-    """Add the values in which rows of bronze differ from the bytes that were replayed."""
-    # The contract may discard values. How many is in the ledger, by source or partition, and not by record.
+    """Add the values of bronze rows that differ from the replayed bytes to the findings."""
+    # The contract may discard values. The ledger has their number by source or partition, not by record.
     part = "regexp_replace(source, '/[0-9]+$', '')" if scope.topic else "source"
     discarded = dict(
         scope.session.fetch(f"SELECT {part}, sum(discarded)::BIGINT FROM {BOOKED} WHERE discarded > 0 GROUP BY ALL")  # noqa: S608

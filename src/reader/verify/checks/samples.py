@@ -1,7 +1,7 @@
 """Samples: recompute the samples and anomalies of products from silver, and compare them with their tables.
 
-A sample is found here by lists: the normal readings of a window are put into a list in their order, of which the first,
-the one in the middle and the last are taken.
+Samples are computed with lists: the normal readings of a window are put into a list in order, and its first, middle and
+last element are taken.
 """
 
 from lakeproof.catalog import catalog_errors, quoted
@@ -98,7 +98,7 @@ def _verify(
 def _problem(
     session: Session, samples: Samples, kept: Layer, anomalies: Layer | None, silver: Layer | None
 ) -> str | None:
-    """Why the rows of the tables cannot be compared."""
+    """Return the reason why the rows of the tables cannot be compared; None if they can."""
     if not anomalies:
         return f"gold.{samples.anomalies} does not exist. {rebuild_hint(samples.name)}"
     reading = (samples.device.name, samples.event_time.name, samples.value.name)
@@ -125,7 +125,7 @@ def _problem(
 
 
 class _Readings:
-    """SQL of what silver has kept: columns ``at`` in microseconds, ``device``, ``value`` and ``anomaly``."""
+    """SQL of the readings in silver: columns ``moment`` in microseconds, ``device``, ``value`` and ``anomaly``."""
 
     def __init__(self, session: Session, samples: Samples, silver: str) -> None:
         self.session = session
@@ -137,7 +137,7 @@ class _Readings:
         self._anomaly = f"({' OR '.join(limits) or 'false'})"
 
     def between(self, since: int | None, until: int, end: int) -> str:
-        """SQL of the readings of times, from the micro-batches of silver before a number."""
+        """Return SQL of the readings in a span of time, from the micro-batches of silver before `end`."""
         limits = [f"{MICRO_BATCH_ID} < {end}", f"{self._time} < make_timestamptz({until})"]
         limits += [f"{self._time} >= make_timestamptz({since})"] * (since is not None)
         selected = f"epoch_us({self._time}) AS moment, {identifier(self.samples.device.name)} AS device"
@@ -146,11 +146,11 @@ class _Readings:
         return f"(SELECT *, {self._anomaly} AS anomaly FROM ({rows}))"  # noqa: S608
 
     def count(self, since: int | None, until: int, end: int) -> int:
-        """How many readings that is."""
+        """Return the number of readings of :meth:`between`."""
         return self.session.count(self.between(since, until, end))
 
     def slices(self, end: int, within: Span) -> list[Span]:
-        """Spans of times that together are a span."""
+        """Return spans of time that together make up `within`."""
         size, every = micros(self.samples.window.size), micros(self.samples.window.every)
         newest = f"(moment - ((moment % {every}) + {every}) % {every})"
         until = 2**62 if within.end is None else within.end + size
@@ -158,7 +158,7 @@ class _Readings:
 
 
 def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, found: Findings) -> int:
-    """Compare the samples of windows that start within a span; return how many windows, or devices in windows."""
+    """Compare the samples of windows that start in a span; return the number of windows, or of devices in windows."""
     session, samples = readings.session, readings.samples
     size, every = micros(samples.window.size), micros(samples.window.every)
     last = until if part.end is None else min(until, part.end + size)
@@ -196,7 +196,7 @@ def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, f
 def _compare_anomalies(
     readings: _Readings, part: Span, end: int, anomalies: Layer, until: int, found: Findings
 ) -> None:
-    """Compare the anomalies that are detected within a span."""
+    """Compare the anomalies that were detected within a span."""
     samples = readings.samples
     before = until if part.end is None else min(until, part.end)
     since = None if part.start is None else part.start - micros(samples.detectors.look_back)
@@ -208,7 +208,7 @@ def _compare_anomalies(
     selected = f"{DETECTOR} AS detector, epoch_us({DETECTED_AT}) AS detected, {MINIMUM} AS low, {MAXIMUM} AS high"
     within = Span(part.start, before).holds_time(DETECTED_AT)
     if part.end is None and (reached := products.published(anomalies)) is not None:
-        # The consumer has detected nothing behind its own marker, so such rows are of somebody else.
+        # The consumer has detected nothing beyond its own marker, so rows beyond it were written by another program.
         within = f"({within} OR {Span(reached).holds_time(DETECTED_AT)})"
     _read(readings, anomalies, selected, within)
     values = [Value(MINIMUM, "_f.low", "_e.low", _text), Value(MAXIMUM, "_f.high", "_e.high", _text)]
@@ -217,7 +217,7 @@ def _compare_anomalies(
 
 
 def _detected(samples: Samples, until: int) -> list[str]:
-    """SQL of what each detector notices: its name, when, the reading, and the range that was expected."""
+    """Return SQL of the anomalies of each detector: its name, the time, the reading, and the expected range."""
     rules = samples.detectors
     ordered = "WINDOW _w AS (PARTITION BY device ORDER BY moment, value)"
 
@@ -239,7 +239,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
         )
         found.append(select(Detector.RATE_OF_CHANGE, "moment", rows, low, high))
     if stuck := rules.stuck_value:
-        # A reading of the same time that comes before has another value. Those that come behind do not count yet.
+        # An earlier reading with the same time has another value. Later ones with the same time do not count yet.
         frame = (
             f"(PARTITION BY device ORDER BY moment RANGE BETWEEN {micros(stuck.within)} PRECEDING AND CURRENT ROW "
             "EXCLUDE TIES)"
@@ -262,7 +262,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
 
 
 def _read(readings: _Readings, table: Layer, selected: str, within: str) -> None:
-    """Put rows of a table into memory."""
+    """Load rows of a table into :data:`FOUND`."""
     samples = readings.samples
     names = {"moment": f"epoch_us({identifier(samples.event_time.name)})", "device": identifier(samples.device.name)}
     names["value"] = identifier(samples.value.name)
@@ -277,7 +277,7 @@ def _keys(time: str, *others: str) -> list[Key]:
 
 
 def _text(value: str) -> str:
-    """SQL of a value for people."""
+    """Return SQL of a value as text for display."""
     return f"coalesce({value}::VARCHAR, 'null')"
 
 

@@ -1,8 +1,8 @@
 """Silver: recompute the verdict on each row of bronze, and compare it with the silver tables and their ledger.
 
 The consumer appends a silver micro-batch to conflicts, late and ledger before it appends to the table of the stream.
-So the marker there, read first, says up to where all four are complete. What they have beyond it is in progress, up to
-where their own markers, read last, are.
+So the marker of that table, read first, says up to which micro-batch all four tables are complete. Rows beyond it are
+in progress, up to the tables' own markers, which are read last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ AHEAD = "in a micro-batch that was not decided"
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Recompute the verdict on each row; no result if the stream has no silver, or no row yet."""
+    """Recompute the verdict on each row; no result if the stream has no silver, or no rows yet."""
     names = silver_tables(scope.stream)
     with catalog_errors():
         missing = missing_silver(scope.catalog, scope.stream)
         marker = {} if names.kept in missing else _marker(scope, names.kept)
         contract = silver_contract(scope.settings, scope.catalog, scope.stream, marker)
     if not contract.silver:
-        return ()  # nothing was decided, and nothing will be
+        return ()  # the stream has no verdicts
     if missing:
         return _without(missing, scope, contract)
     end, found = marker_end(marker), Findings()
@@ -61,12 +61,12 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 
 def compare_silver(session: Session, contract: Contract, end: int, found: Findings) -> Result:
-    """Recompute the verdicts in the micro-batches before `end`, and add what is wrong to what was found."""
+    """Recompute the verdicts in the micro-batches before `end`, and add faults to `found`."""
     return _compare(session, contract, RecomputedVerdicts(session, contract, end), found)
 
 
 def _proven(scope: Scope, contract: Contract, end: int) -> tuple[int, int | None]:
-    """The micro-batch before which all verdicts were proven, and the newest event time before it."""
+    """Return the micro-batch before which all verdicts were proven, and the newest event time before it."""
     names, then = silver_tables(scope.stream), scope.book.noted("silver")
     if not then or then["contract"] != contract.digest or then["end"] > end:
         return 0, None
@@ -107,7 +107,7 @@ def _compare(
 
 
 def _without(missing: Sequence[str], scope: Scope, contract: Contract) -> tuple[Result, ...]:
-    """What is said of silver that lacks tables: they were lost, or have not been filled yet."""
+    """Return the result for missing silver tables: they were lost, or have not been filled yet."""
     stream, kept = scope.stream, silver_tables(scope.stream).kept
     undecided = RecomputedVerdicts(scope.session, contract, 0).undecided()
     state = query_state(scope.settings, silver_lease(stream))
@@ -117,7 +117,7 @@ def _without(missing: Sequence[str], scope: Scope, contract: Contract) -> tuple[
         if not undecided:
             return ()
         problem = f"{kept} does not exist, but a consumer has run its query."
-    elif state is State.RUNNING:  # it is making them, or putting rebuilt ones in their place
+    elif state is State.RUNNING:  # it is creating the tables, or swapping in rebuilt ones
         raise UnavailableError(f"The table {missing[0]} of the stream {stream} does not exist yet.", "Try again.")
     hint = f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."
     is_lost = is_part or state in (State.STOPPED, State.DIED)
@@ -130,7 +130,7 @@ def _marker(scope: Scope, name: str) -> Mapping[str, str]:
 
 
 def _rows_ahead(session: Session, names: SilverTables, end: int) -> dict[str, dict[int, int]]:
-    """How many rows each table has of micro-batches that are not decided."""
+    """Return the number of rows of each table in undecided micro-batches."""
     found = {}
     for name in astuple(names):
         number = "micro_batch_id" if name == names.ledger else MICRO_BATCH_ID

@@ -1,4 +1,4 @@
-"""What the checks of landing zone and topic have in common: their part of the report, and the rows that they sample."""
+"""Shared code of the checks of landing zone and topic: their section of the report, and their sampled rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ _IGNORED = {
     Ignored.EARLIER: "from before the beginning of the stream",
 }
 
-_SHOWN = [status for status in Status if status is not Status.ERASED]  # a remark says what was erased
+_SHOWN = [status for status in Status if status is not Status.ERASED]  # a remark reports erased units
 
 ROWS_AT_ONCE = 100_000
-"""Rows of bronze whose values are compared at once."""
+"""Number of bronze rows whose values are compared at once."""
 
 
 def result_of(
@@ -40,11 +40,11 @@ def result_of(
     ignored: Mapping[Ignored, int] | None = None,
     resent: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
-    """What was found between what landed and the tables.
+    """Return the result of comparing landed sources with the tables.
 
-    There are `units` in what landed, and rows in `bronze` and among the `dead_letters`; `sampled` rows were compared
-    by value. Of files, some are `ignored`, and `resent` ones have the same bytes under several names; beside those of
-    the findings, some have `expired`.
+    `units` counts the landed units, `bronze` and `dead_letters` the rows, `sampled` the rows compared by value.
+    `ignored` counts files by reason, `resent` has groups of files with the same bytes, and `expired` counts expired
+    files that are not among the findings.
     """
     remarks = []
     if sampled:
@@ -79,19 +79,19 @@ def result_of(
 
 
 def worst_of(source: str, told: Sequence[tuple[Status, str]]) -> Finding:
-    """A source with faults."""
+    """Return the finding for a source with faults, with the worst status."""
     worst = min((status for status, _ in told), key=list(Status).index)
     return Finding(source, worst, details=tuple(text for _, text in told))
 
 
 def first_of(texts: Sequence[str]) -> list[str]:
-    """The first few of what is said of values."""
+    """Return the first few texts, and the number of the others."""
     more = len(texts) - SHOWN_EXAMPLES
     return [*texts[:SHOWN_EXAMPLES], *([f"and {more:,} more of this kind"] if more > 0 else [])]
 
 
 def replays_of(scope: Scope) -> Replays:
-    """The replays of the stream's dead letters, not loaded yet."""
+    """Return the replays of the stream's dead letters, not loaded yet."""
 
     def exists() -> bool:
         with catalog_errors():
@@ -101,7 +101,7 @@ def replays_of(scope: Scope) -> Replays:
 
 
 def lost_attempts(stream: str) -> str:
-    """What is said if the table of attempts was dropped: nothing tells which dead letters are closed."""
+    """Return the problem of a dropped table of attempts: without it, closed dead letters are unknown."""
     names = stream_tables(stream)
     return (
         f"{names.ledger} has replays of dead letters, but {names.attempts} does not exist: it was dropped, so nothing "
@@ -110,7 +110,7 @@ def lost_attempts(stream: str) -> str:
 
 
 class Compared:
-    """The rows of bronze whose values are compared with what landed: none, some random ones, or all that are read."""
+    """The bronze rows whose values are compared with the landed bytes: none, a random sample, or all that are read."""
 
     def __init__(self, scope: Scope, replays: Replays) -> None:
         self._session = scope.session
@@ -129,7 +129,7 @@ class Compared:
             self.rows = len(self._some)
 
     def of(self, condition: str, parameters: Sequence[object]) -> Sample | None:
-        """The rows to compare of some sources, which a condition names."""
+        """Return the rows to compare for the sources that a condition selects."""
         if not self.is_whole:
             return self._some
         columns, where = columns_of(self._contracts), f"{condition} AND {self._where}"
@@ -139,12 +139,12 @@ class Compared:
 
 
 def columns_of(contracts: Mapping[str, Contract]) -> list[str]:
-    """Names of the columns of bronze that have values of records."""
+    """Return the names of bronze columns with values of records."""
     return [field.name for field in list(contracts.values())[-1]]
 
 
 def contracts_of(scope: Scope) -> Mapping[str, Contract]:
-    """The contracts that were applied, by version, the newest last; where the lake has no record of one, the file's."""
+    """Return the applied contracts by version, newest last; without a record in the lake, the one in the file."""
     with catalog_errors():
         applied = applied_contracts(scope.catalog, scope.stream)
     if not applied:

@@ -1,7 +1,7 @@
 """Topic: read the messages of a topic again, and compare each partition with bronze, dead letters and ledger.
 
-Everything is read in the order that a running consumer cannot disturb: the checkpoint before the ledger, which is never
-behind it; the ledger before the tables; all of them before the ends of the partitions.
+Reads happen in an order that stays consistent beside a running consumer: the checkpoint before the ledger, which is
+never behind the checkpoint; the ledger before the tables; all three before the ends of the partitions.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ from reader.verify.tables.layers import marker_in
 from reader.verify.tables.topic import ListedUnits, TablesOfTopic
 
 Range = tuple[int, int]
-"""Offsets from one to before another."""
+"""A range of offsets: the first, and the end, which is exclusive."""
 Letters = Mapping[tuple[int, int], Mapping[int, Sequence[str | None]]]
 """SHA-256 of the bytes of dead letters, by partition and offset, and by position."""
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """Compare the topic of a stream of Kafka with its tables."""
+    """Compare the topic of a stream with its tables."""
     recorded = scope.topic
     if recorded is None:
         return ()
@@ -103,7 +103,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 
 class _Recount:
-    """Counts the units of messages, and compares what the tables keep of them."""
+    """Counts the units of messages, and compares their bytes and values with the tables."""
 
     def __init__(self, limits: Limits, tables: TablesOfTopic, topic: str, compared: Compared) -> None:
         self._limits = limits
@@ -112,11 +112,11 @@ class _Recount:
         self._letters: Letters = tables.letters()
         self._compared = compared
         self._sample: Sample | None = None
-        self._sampled = (-1, 0)  # partition, and the offset before which the sample has its rows
+        self._sampled = (-1, 0)  # partition, and the offset before which the sample is complete
         self._discarded = tables.discarded()
 
     def take(self, partition: int, group: Sequence[Message]) -> list[str]:
-        """Count the units of messages; return in what the tables differ from them, in words."""
+        """Count the units of messages; return texts about differences in the tables."""
         counts, told = [], []
         self._find_rows(partition, group)
         for message in group:
@@ -139,13 +139,13 @@ class _Recount:
         return told
 
     def _find_rows(self, partition: int, group: Sequence[Message]) -> None:
-        """Find the rows of bronze to compare with messages, and with some of those that follow."""
+        """Find the bronze rows to compare with these messages and with some that follow."""
         first, last = group[0].offset, group[-1].offset
         if self._sampled[0] == partition and last < self._sampled[1]:
             return
         end = max(first + ROWS_AT_ONCE, last + 1)
         low, high = (source_name(self._topic, partition, each) for each in (first, end))
-        # Rows of a replay are compared with what was replayed.
+        # Rows of a replay are compared with the replayed bytes by another check.
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} >= ? AND {SOURCE} < ?"
         self._sample = self._compared.of(condition, [*self._tables.micro_batches(partition, first, end), low, high])
         self._sampled = (partition, end)
@@ -165,12 +165,12 @@ def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Uni
 
 
 def _hash(value: bytes | None, found: Units, position: int) -> str | None:
-    """SHA-256 of a unit; None for a message without a value."""
+    """Return the SHA-256 of a unit; None for a message without a value."""
     return None if value is None else hashlib.sha256(found.picked.get(position, b"")).hexdigest()
 
 
 def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:
-    """The offsets that the tables have, by their marker: what batches read of the past, and what the stream read."""
+    """Return the offsets that the tables have, by their marker: read by batches from the past, and by the stream."""
     past = [(first, end) for of, first, end in accounted.past if of == partition]
     begin, end = start.next(partition), max(start.next(partition), accounted.next(partition))
     if past and past[-1][1] == begin:  # the ledger has no gap in between
@@ -179,7 +179,7 @@ def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:
 
 
 def _unread(scope: Scope, taken: Mapping[int, list[Range]]) -> dict[int, list[Range]]:
-    """The offsets that were not proven, and those of old messages of which something has come again."""
+    """Return the offsets that were not proven, and those of old messages with new rows."""
     proven = scope.book.noted("offsets")
     if proven is None:
         return dict(taken)
@@ -196,7 +196,7 @@ def _is_ahead(passed: Offsets, accounted: Offsets) -> bool:
 
 
 def _left(taken: list[Range], extent: Extent) -> list[Range]:
-    """The part of the ranges that the partition still has."""
+    """Return the parts of the ranges that are still in the partition."""
     return [(max(first, extent.first), min(end, extent.end)) for first, end in taken]
 
 
@@ -211,7 +211,7 @@ def _judge(
     has_gaps: bool,
     erased: int,
 ) -> Finding:
-    """Say what a partition is."""
+    """Return the status of a partition, with details."""
     end = taken[-1][1]
     told: list[tuple[Status, str]] = []
     if (missing := tables.missing(partition))[0]:
@@ -243,7 +243,7 @@ def _judge(
 
 
 def _erased(units: Mapping[str, int]) -> Counter[str]:
-    """How many units of each partition were erased, by its name."""
+    """Return the number of erased units by name of the partition."""
     found = Counter[str]()
     for message, count in units.items():
         found[message.rpartition("/")[0]] += count
@@ -251,7 +251,7 @@ def _erased(units: Mapping[str, int]) -> Counter[str]:
 
 
 def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
-    """Say where the ledger's ranges do not follow each other from the start to the end of what was taken."""
+    """Return gaps and overlaps of the ledger's ranges, from the start to the end of the consumed offsets."""
     told = []
     left = list(ranges)
     for number, (at, end) in enumerate(taken):

@@ -1,1 +1,1 @@
-"""The windows and sessions of data products, recomputed from silver in DuckDB's SQL."""
+"""Recompute the windows and sessions of data products from silver in DuckDB's SQL."""

@@ -1,4 +1,4 @@
-"""Compare rows of a table of gold with those that were recomputed, slice by slice."""
+"""Compare rows of a gold table with the recomputed rows, slice by slice."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ _SHOWN_TEXT = 60
 
 
 def wrong(column: str) -> str:
-    """Of rows whose value in a column is not the one that was recomputed."""
+    """Return the kind of finding for rows whose value in a column differs from the recomputed one."""
     return f"wrong {column}"
 
 
 @dataclass(frozen=True)
 class Key:
-    """A column that tells rows apart, its name for people, and SQL of its value as text."""
+    """A key column, its display name, and SQL of its value as text."""
 
     column: str
     name: str
@@ -42,7 +42,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Value:
-    """A column that is compared: its name, SQL of both values, and SQL of the text of one."""
+    """A column to compare: its name, SQL of both values, and a function to SQL of a value as text."""
 
     name: str
     found: str
@@ -52,7 +52,7 @@ class Value:
 
     @property
     def differs(self) -> str:
-        """SQL of whether the values differ. If the value is signed, a zero has no sign, so a negative one differs."""
+        """SQL that is true if the values differ. With `is_signed`, a negative zero in the table differs, too."""
         differs = f"{self.found} IS DISTINCT FROM {self.expected}"
         return f"({differs} OR ({self.found} = 0 AND signbit({self.found})) IS TRUE)" if self.is_signed else differs
 
@@ -98,7 +98,7 @@ def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequ
 
 
 def drop_compared(session: Session) -> None:
-    """Free the memory of a comparison."""
+    """Drop the tables of a comparison to free memory."""
     for table in (FOUND, EXPECTED, _WRONG):
         session.fetch(f"DROP TABLE IF EXISTS {table}")
 
@@ -113,11 +113,11 @@ def compare_gold(
     found: Findings,
     within: Sequence[Span] | None = None,
 ) -> int:
-    """Recompute the windows of a product from the rows of silver that its table has; return how many there are.
+    """Recompute the windows of a product from the rows of silver in its table; return the number of windows.
 
-    Only those that start `within` some times, if these are given; of sessions, all or none.
+    If `within` is given, only windows that start in these spans are compared; of sessions, all or none.
 
-    What is wrong with the rows of the table, `gold` in SQL and `name` for people, is added to what was found.
+    Faults in the rows of the table (`gold` is its SQL, `name` its display name) are added to `found`.
     """
     keys = list(zip(key_columns(product), product.keys, strict=True))
     measures = list(zip(measure_columns(product), product.measures, strict=True))
@@ -151,7 +151,7 @@ def compare_gold(
 def _recomputed(
     session: Session, product: Product, contract: Contract, taken: Taken, within: Sequence[Span] | None
 ) -> Iterator[tuple[str, int]]:
-    """For each slice whose windows are expected: SQL of whether a row of the table is in it, and how many there are."""
+    """Recompute slice by slice; yield SQL that is true for table rows in the slice, and its number of windows."""
     wanted = [Span()] if within is None else within
     if not wanted:
         return
@@ -168,7 +168,7 @@ def _recomputed(
 
 
 def text_of(kind: Type, value: str) -> str:
-    """SQL of a value for people: text with quotes and escapes, cut if it is long."""
+    """Return SQL of a value for display: text is quoted and escaped, and cut if it is long."""
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
         cut = (
             f"CASE WHEN length({value}) > {_SHOWN_TEXT} THEN {value}[:{_SHOWN_TEXT}] || {quoted('…')} ELSE {value} END"

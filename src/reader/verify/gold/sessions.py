@@ -1,4 +1,4 @@
-"""The sessions of a product, recomputed from silver, for some of the keys at a time."""
+"""Recompute the sessions of a product from silver, for a part of the keys at a time."""
 
 from dataclasses import dataclass
 
@@ -22,19 +22,19 @@ from reader.views import identifier
 
 @dataclass(frozen=True)
 class SomeKeys:
-    """A part of all keys: which one, of how many. A session may be of any length, so times cannot be cut."""
+    """Part `number` of `of` parts of the keys. Sessions may have any length, so they cannot be sliced by time."""
 
     number: int
     of: int
 
     def holds(self, keys: list[str]) -> str:
-        """SQL of whether keys are in the part, from SQL of the keys. Widening a key does not change its text."""
+        """Return SQL that is true if keys, given as SQL, are in the part. Widening a key does not change its text."""
         texts = ", ".join(f"CAST({key} AS VARCHAR)" for key in keys)
         return f"hash([{texts}]) % {self.of} = {self.number}" if keys and self.of > 1 else "true"
 
 
 class Sessions:
-    """Recomputes the sessions of a product from the rows of silver that were taken."""
+    """Recomputes the sessions of a product from the rows of silver in the gold table."""
 
     def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
         self._session = session
@@ -47,17 +47,17 @@ class Sessions:
         )
 
     def slices(self) -> list[SomeKeys]:
-        """Parts of the keys, which together are all of them; a product without keys has one."""
+        """Return parts that together cover all keys; a product without keys has one part."""
         count = slice_count(self._session.count(self._rows)) if self._product.keys else 1
         return [SomeKeys(number, count) for number in range(count)]
 
     def expect(self, part: SomeKeys) -> int:
-        """Put the sessions of a part of the keys into :data:`EXPECTED`; return how many there are."""
+        """Put the sessions of a part of the keys into :data:`EXPECTED`; return their number."""
         keys = key_columns(self._product)
         within = ["_silver." + ".".join(map(identifier, key.path)) for key in self._product.keys]
         by_keys = f"PARTITION BY {', '.join(keys)} " if keys else ""
         ordered = f"({by_keys}ORDER BY _at)"
-        # Rows of the same time are peers: the sum is the same for all of them, whichever of them comes first.
+        # Rows with the same time are peers in the window: the sum is the same for all, whichever comes first.
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH "  # noqa: S608
             f"found AS (SELECT {', '.join([f'{self._at} AS _at', *selected_of(self._product)])} "

@@ -1,4 +1,4 @@
-"""Expressions and aggregates as DuckDB's SQL. Every literal has an explicit type, so that none is guessed."""
+"""Expressions and aggregates in DuckDB's SQL. Every literal has an explicit type, so DuckDB infers none."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -39,7 +39,7 @@ _JOINED = {Operator.AND: " AND ", Operator.OR: " OR ", Operator.COALESCE: ", "}
 
 
 def value_of(expression: Expression, columns: str) -> str:
-    """SQL of an expression over the rows of a table with an alias."""
+    """Return SQL of an expression over the rows of a table with the alias `columns`."""
     match expression:
         case Literal(value, kind):
             return _literal(value, kind)
@@ -56,7 +56,7 @@ def value_of(expression: Expression, columns: str) -> str:
 
 
 def aggregate_of(measure: Measure, values: str, order: str = "") -> str:
-    """SQL of a measure, from SQL of the values of its argument, and of its order if it has one."""
+    """Return SQL of a measure; `values` and `order` are SQL of its argument and of its order, if any."""
     match measure.aggregate:
         case Aggregate.COUNT:
             found = f"count({values})" if measure.argument else "count(*)"
@@ -64,17 +64,17 @@ def aggregate_of(measure: Measure, values: str, order: str = "") -> str:
             found = f"count(DISTINCT {values})"
         case Aggregate.SUM | Aggregate.MIN | Aggregate.MAX:
             found = f"{measure.aggregate}({values})"
-        case Aggregate.MIN_BY:  # null is the greatest value
+        case Aggregate.MIN_BY:  # null sorts last
             row = f"{{'o': {order}, 'n': {values} IS NULL, 'v': {values}}}"
             found = f"(min({row}) FILTER ({order} IS NOT NULL)).v"
-        case Aggregate.MAX_BY:  # null is the least value
+        case Aggregate.MAX_BY:  # null sorts first
             row = f"{{'o': {order}, 'n': {values} IS NOT NULL, 'v': {values}}}"
             found = f"(max({row}) FILTER ({order} IS NOT NULL)).v"
     return f"CAST({found} AS {type_of(measure.type)})"
 
 
 def type_of(kind: Type) -> str:
-    """DuckDB's name of a type that an expression can have."""
+    """Return DuckDB's name for a type of expressions."""
     if isinstance(kind, DecimalType):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     return _TYPES[kind]  # type: ignore[index]  # the others have no conversions, literals or results

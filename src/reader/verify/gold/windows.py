@@ -1,4 +1,4 @@
-"""The windows of a product, recomputed from silver, slice by slice, so that memory does not grow with silver."""
+"""Recompute the windows of a product from silver, slice by slice, so that memory does not grow with silver."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,18 @@ from reader.verify.spans import Span
 from reader.views import MEMORY, identifier
 
 START, END = "_start", "_end"
-"""The start and the end of a window, in microseconds since 1970."""
+"""Columns of the start and the end of a window, in microseconds since 1970."""
 EXPECTED = f"{MEMORY}.main.verify_expected_windows"
 """Windows of a slice: ``_start``, ``_end``, the columns of :func:`key_columns` and :func:`measure_columns`."""
 
 _DAY = 86_400_000_000
 _SLICE_ROWS = 1_000_000
-"""Rows of a slice: each row of silver counts once for every window that it is in."""
+"""Maximum number of rows in a slice; each row of silver counts once for every window that contains it."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The rows of `silver` (SQL) that a table of gold has: those of micro-batches before `end`.
+    """The rows of `silver` (SQL) in a gold table: those of micro-batches before `end`.
 
     Windows that end after `horizon`, in microseconds since 1970, are not published yet; None if all are published.
     """
@@ -34,7 +34,7 @@ class Taken:
 
 
 class Windows:
-    """Recomputes the windows of a product from the rows of silver that were taken."""
+    """Recomputes the windows of a product from the rows of silver in the gold table."""
 
     def __init__(self, session: Session, product: Product, contract: Contract, taken: Taken) -> None:
         self._session = session
@@ -42,16 +42,16 @@ class Windows:
         self._taken = taken
         self._size, self._every = micros(product.window.size), micros(product.window.every)
         at = event_time(contract, "_silver")
-        # The start of the newest window that a record is in: % has the sign of the time, which may be before 1970.
+        # The start of the newest window that contains a record. % has the sign of the time, which may be before 1970.
         self._newest = f"({at} - (({at} % {self._every}) + {self._every}) % {self._every})"
         self._time = ".".join(["_silver", *map(identifier, contract.event_time.split("."))])
 
     def slices(self, within: Span) -> list[Span]:
-        """Spans of window starts, which together are a span."""
+        """Return spans of window starts that together make up `within`."""
         return slices(self._session, self._newest, self._rows(within), self._size // self._every, within)
 
     def spans_since(self, start: int) -> list[Span]:
-        """The starts of the windows that rows of micro-batches from a number on are in: of each day of these rows."""
+        """Return spans of the starts of windows with rows of micro-batches from `start` on: one span for each day."""
         rows = f"{self._rows(Span())} AND _silver.{MICRO_BATCH_ID} >= {start}"
         return [
             Span(first - (self._size - self._every), last + 1)
@@ -62,7 +62,7 @@ class Windows:
         ]
 
     def expect(self, part: Span) -> int:
-        """Put the windows of a slice into :data:`EXPECTED`; return how many there are."""
+        """Put the windows of a slice into :data:`EXPECTED`; return their number."""
         keys = key_columns(self._product)
         selected, measures = selected_of(self._product), measures_of(self._product)
         end = f"{START} + {self._size} AS {END}"
@@ -75,12 +75,12 @@ class Windows:
         return self._session.count(EXPECTED)
 
     def rows_since(self, start: int) -> int:
-        """How many rows of silver are in windows and in micro-batches from a number on."""
+        """Return the number of silver rows that are in windows, in micro-batches from `start` on."""
         return self._count(f"_silver.{MICRO_BATCH_ID} >= {start}")
 
     def rows_that_close(self, horizon: int, before: int | None) -> int:
-        """How many rows of silver are in windows that end by a horizon, and after an earlier one if there was one."""
-        # Windows end at multiples of their distance: the last one of a row that the horizon has passed.
+        """Return the number of silver rows in windows that end by a horizon and after the previous one, if any."""
+        # Windows end at multiples of their distance. This is the last window of a row that the horizon has passed.
         end = f"least({self._newest} + {self._size}, {horizon - horizon % self._every})"
         return self._count(f"{end} > {self._newest} AND {'true' if before is None else f'{end} > {before}'}")
 
@@ -88,7 +88,7 @@ class Windows:
         return self._session.count(f"{self._rows(Span())} AND {condition}")
 
     def _starts(self, part: Span) -> str:
-        """SQL of the starts of the windows that a row is in, of those in a slice."""
+        """Return SQL of the starts of the windows that contain a row, limited to a slice."""
         if self._size == self._every:
             return self._newest
         first, last = f"{self._newest} - {self._size - self._every}", self._newest
@@ -97,7 +97,7 @@ class Windows:
         return f"unnest(range({first}, {last} + 1, {self._every}))"
 
     def _rows(self, part: Span) -> str:
-        """SQL of the rows of silver that may be in windows of a slice; times are compared as such, to prune files."""
+        """Return SQL of silver rows that may be in windows of a slice; it compares timestamps, to prune files."""
         limits = [f"_silver.{MICRO_BATCH_ID} < {self._taken.end}", f"{self._time} IS NOT NULL"]
         if part.start is not None:
             limits.append(f"{self._time} >= make_timestamptz({part.start})")
@@ -107,10 +107,10 @@ class Windows:
 
 
 def slices(session: Session, newest: str, rows: str, overlap: int, within: Span) -> list[Span]:
-    """Spans of window starts, which together are a span, with about the same number of rows each.
+    """Return spans of window starts that together make up `within`, with about the same number of rows each.
 
-    `newest` and `rows` are SQL of the start of the newest window that a row is in, and of the rows, behind ``FROM``;
-    `overlap` is how many windows a row is in.
+    `newest` is SQL of the start of the newest window that contains a row; `rows` is SQL of the rows, without ``FROM``;
+    `overlap` is the number of windows that contain a row.
     """
     starts = session.fetch(
         f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
@@ -126,12 +126,12 @@ def slices(session: Session, newest: str, rows: str, overlap: int, within: Span)
 
 
 def slice_count(rows: int) -> int:
-    """Into how many slices rows are cut."""
+    """Return the number of slices for a number of rows."""
     return 1 + rows // _SLICE_ROWS
 
 
 def selected_of(product: Product) -> list[str]:
-    """SQL of the columns of keys and of what measures compute, of a row of silver."""
+    """Return SQL of the columns of keys and of the arguments and orders of measures, for a row of silver."""
     selected = [
         f"{'.'.join(['_silver', *map(identifier, key.path)])} AS {column}"
         for column, key in zip(key_columns(product), product.keys, strict=True)
@@ -145,7 +145,7 @@ def selected_of(product: Product) -> list[str]:
 
 
 def measures_of(product: Product) -> list[str]:
-    """SQL of the measures, over rows with the columns of :func:`selected_of`."""
+    """Return SQL of the measures over rows with the columns of :func:`selected_of`."""
     return [
         f"{aggregate_of(measure, column, _order_of(column))} AS {column}"
         for column, measure in zip(measure_columns(product), product.measures, strict=True)
@@ -157,10 +157,10 @@ def _order_of(column: str) -> str:
 
 
 def key_columns(product: Product) -> list[str]:
-    """Names of the columns of keys while windows are compared."""
+    """Return the names of key columns in comparisons."""
     return [f"_key_{index}" for index in range(len(product.keys))]
 
 
 def measure_columns(product: Product) -> list[str]:
-    """Names of the columns of measures while windows are compared."""
+    """Return the names of measure columns in comparisons."""
     return [f"_measure_{index}" for index in range(len(product.measures))]

@@ -1,1 +1,1 @@
-"""What landed, read again: files, messages, receipts, and the units and values in them."""
+"""Read landed data again: files, messages, receipts, and the units and values in them."""

@@ -1,4 +1,4 @@
-"""Recount landed files, a few at a time: DuckDB counts arrays, :mod:`reader.verify.landed.units` does the rest."""
+"""Recount landed files, a few at a time: DuckDB counts arrays, :mod:`reader.verify.landed.units` everything else."""
 
 import hashlib
 import os
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _PACKED_SUFFIX = ".gz"
 _MAX_THREADS = 4
 _GROUP_BYTES = 8 << 20
-# Of files that have more, unpacked too, only one is in memory at a time; of others, as many as have no more together.
+# Files above this size, packed or unpacked, are in memory one at a time; smaller ones are counted in groups up to it.
 _LARGE_BYTES = 32 << 20
-# The shortest file worth comparing: two empty arrays are no news.
+# Minimum size of files to compare: two empty arrays are not worth a report.
 _MIN_TWIN_BYTES = 3
 
 
 @dataclass(frozen=True)
 class RecountedFile:
-    """A landed file as it was listed, recounted.
+    """The recount of a landed file, as it was listed.
 
-    `units` is None if they were not asked for, or if the file is no longer the one that was listed. `content_hash` is
-    None if it was not asked for, or if the file cannot be read or is larger than the limit.
+    `units` is None if they were not requested, or if the file has changed since it was listed. `content_hash` is None
+    if it was not requested, or if the file cannot be read or is larger than the limit.
     """
 
     name: str
@@ -45,7 +45,7 @@ class RecountedFile:
 
 
 def same_size(files: Mapping[str, StoredFile]) -> set[str]:
-    """Names of the files of which another one has the same size, and so perhaps the same bytes."""
+    """Return the names of files with the same size as another file, and so perhaps the same bytes."""
     by_size: dict[int, list[str]] = {}
     for name, file in files.items():
         by_size.setdefault(file.size, []).append(name)
@@ -61,8 +61,8 @@ def recount(
 ) -> Iterator[RecountedFile]:
     """Read files, none of which is larger than the limit, and count their units.
 
-    `wanted` has, by name, the positions of the units whose bytes are needed; a file that is not in it is not counted.
-    `hashed` are the names of the files whose bytes are to be hashed.
+    `wanted` has, by name, the positions of the units whose bytes are needed; other files are not counted. `hashed` has
+    the names of the files to hash.
     """
     import duckdb
 
@@ -81,7 +81,7 @@ def recount(
             counted = _Counter(connection, wanted, limits, large).count(asked)
         return [RecountedFile(name, file, counted.get(name), hashes.get(name)) for name, file in group]
 
-    # Threads help although this is Python: storage and DuckDB's parser run beside it.
+    # Threads help despite the GIL: storage and DuckDB's parser release it.
     pool = ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS))
     with duckdb.connect() as database:
         try:
@@ -92,7 +92,7 @@ def recount(
 
 
 def _read(storage: Storage, file: StoredFile) -> bytes | None:
-    """Content of a file, if it is still the one that was listed."""
+    """Return the content of a file; None if it was changed or removed since it was listed."""
     try:
         return storage.read(file.uri, file.etag)
     except (FileChangedError, FileAbsentError):
@@ -100,7 +100,7 @@ def _read(storage: Storage, file: StoredFile) -> bytes | None:
 
 
 def _hash(content: bytes) -> str:
-    """As the ledger has it."""
+    """Return the hash of the content, as the ledger has it."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -148,7 +148,7 @@ class _Counter:
         return counted | self._count(waiting)
 
     def _unpacked(self, uri: str, content: bytes) -> bytes | Units:
-        """What a packed file holds; the units of one that holds much, or cannot be unpacked."""
+        """Return the content of a packed file, or the units if it is large or cannot be unpacked."""
         most = self._limits.unpacked_bytes
         try:
             found = unpack(content, min(most, _LARGE_BYTES))

@@ -1,4 +1,4 @@
-"""Read the messages of a topic again, with a client of the reader's own."""
+"""Read the messages of a topic again, with the reader's own client."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Message:
-    """A message: its offset, its bytes (None of a tombstone), and SHA-256 of its key and headers."""
+    """A message: its offset, its bytes (None for a tombstone), and the SHA-256 of its key and headers."""
 
     offset: int
     value: bytes | None
@@ -24,7 +24,7 @@ class Message:
 
 
 def label_of(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
-    """SHA-256 of key and headers, as :data:`reader.verify.tables.topic.LABEL` has it of a row."""
+    """Return the SHA-256 of key and headers, as :data:`reader.verify.tables.topic.LABEL` computes it for a row."""
     pairs = (f"{_hex(name.encode())}={_hex(value)}" for name, value in headers)
     return hashlib.sha256(f"{_hex(key)}|{','.join(pairs)}".encode()).hexdigest()
 
@@ -42,7 +42,7 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
     own: dict[str, Any] = {
         "group.id": "lakeproof-reader",
         "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",  # what retention removes meanwhile has expired
+        "auto.offset.reset": "earliest",  # messages that retention removes during the check have expired
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
     }
@@ -61,7 +61,7 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                         headers: Any = message.headers() or ()
                         group.append(Message(at - 1, message.value(), label_of(message.key(), headers)))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    at = end  # offsets up to there have no message
+                    at = end  # the remaining offsets have no message
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                     raise unavailable(kafka, topic, error)
             if group:

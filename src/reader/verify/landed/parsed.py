@@ -1,4 +1,4 @@
-"""Arrays that DuckDB reads as JSON: it counts their records, and where that is sure, they are cut by simple means."""
+"""JSON arrays: DuckDB counts their records, and if the result is certain, simple string operations split them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ _STRING = re.compile(rb'"[^"]*"')
 def as_units(
     connection: "DuckDBPyConnection", contents: Mapping[str, bytes], wanted: Mapping[str, AbstractSet[int]]
 ) -> dict[str, Units]:
-    """Units of the batches that can be counted this way, by the key of each; the others are left out."""
+    """Return the units of the batches that can be counted this way, by key; the others are left out."""
     lengths = zip(contents, count_arrays(connection, list(contents.values())), strict=True)
     cut = {key: cut_array(contents[key], length, wanted[key]) for key, length in lengths if length is not None}
     return {key: units for key, units in cut.items() if units}
 
 
 def count_arrays(connection: "DuckDBPyConnection", contents: Sequence[bytes]) -> list[int | None]:
-    """Elements of each batch that is surely a JSON array; None for any other.
+    """Return the number of elements of each batch that is certainly a JSON array; None for other batches.
 
-    DuckDB refuses what is cut short, goes on behind its end or is not UTF-8. It lets pass NaN, and a comma behind the
-    last value within a record, which do not matter here; a comma behind the last record does, and is looked for.
+    DuckDB rejects text that is truncated, has trailing characters or is not UTF-8. It accepts NaN, and a comma after
+    the last value in a record, which do not matter here; a comma after the last record does, and is checked for.
     """
     import pyarrow as pa
 
@@ -47,11 +47,11 @@ def count_arrays(connection: "DuckDBPyConnection", contents: Sequence[bytes]) ->
 
 
 def cut_array(content: bytes, count: int, wanted: AbstractSet[int]) -> Units | None:
-    """Cut an array of `count` elements, as :func:`count_arrays` has it, where all are objects with the same between.
+    """Split an array of `count` elements, from :func:`count_arrays`, if all are objects with the same separator.
 
-    In JSON, ``},{`` outside of strings is only ever between elements of an array. So if no string and no inner array
-    is open at any of these, and they are as many as they should be, they are the ends of the records. Returns the
-    units, with the bytes of the `wanted` ones; None if this is not sure.
+    In JSON, ``},{`` outside of strings occurs only between elements of an array. So if no string and no inner array is
+    open at any occurrence, and their number is as expected, they are the ends of the records. Returns the units, with
+    the bytes of the `wanted` ones; None if the result is not certain.
     """
     if not wanted:
         return Units(count)
@@ -76,12 +76,12 @@ def cut_array(content: bytes, count: int, wanted: AbstractSet[int]) -> Units | N
 
 def _may_be_parsed(content: bytes) -> bool:
     if len(content) > _MAX_PARSED_BYTES or not _ARRAY_BEGINS.match(content):
-        return False  # DuckDB says 0 of what is no array
+        return False  # for other values than arrays, DuckDB returns 0
     return not content.rstrip(_SPACE)[:-1].rstrip(_SPACE).endswith(b",")
 
 
 def _is_closed(piece: bytes) -> bool:
-    """Whether each string and each array that begins in a piece of JSON also ends there."""
+    """Return whether each string and each array that begins in a piece of JSON also ends there."""
     if b"\\" in piece:
         piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
     if piece.count(b'"') % 2:

@@ -1,11 +1,11 @@
-"""Where in a record something is, as a JSONPath of ``_rescued`` says it, and its text as landed: in code of its own."""
+"""Parse the JSONPaths of ``_rescued`` and find the text at a path in a record, independent of the consumer's code."""
 
 import json
 import re
 from collections.abc import Iterator
 
 Steps = tuple[str | int, ...]
-"""Keys and indexes, from the record to a value in it."""
+"""Keys and indexes that lead from a record to a value in it."""
 
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|(.))")
@@ -14,7 +14,7 @@ _read = json.JSONDecoder().raw_decode
 
 
 def parse_path(path: str) -> Steps | None:
-    """Read a JSONPath; None if the text is not one."""
+    """Parse a JSONPath; return None if the text is not a JSONPath."""
     steps: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path) and (match := _STEP.match(path, at)):
@@ -25,7 +25,7 @@ def parse_path(path: str) -> Steps | None:
 
 
 def text_at(record: str, steps: Steps) -> str:
-    """The text of a value that a record has."""
+    """Return the text of the value at a path; the path must exist in the record."""
     text = record
     for step in steps:
         text = next(text[start:end] for key, start, end in _members(text) if key == step)
@@ -37,7 +37,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str | int, int, int]]:
-    """Key or index of each member of an object or an array, and where its value begins and ends."""
+    """Yield key or index of each member of an object or array, and the start and end offset of its value."""
     at = _skip(text, 0)
     is_object = text[at] == "{"
     index = 0

@@ -1,4 +1,4 @@
-"""Read a file of receipts: JSON lines, each a receipt or an answer of the collector."""
+"""Read a file of receipts: JSON lines, each with a receipt or a response of the collector."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,13 +25,13 @@ class Receipt(BaseModel):
 
 
 class _Answer(BaseModel):
-    """An answer of the collector."""
+    """A response of the collector."""
 
     receipts: list[Receipt]
 
 
 def read_receipts(path: Path) -> "Iterator[pa.Table]":
-    """Read a file in tables of about 100,000 rows: name of the topic, ``part``, and the offset as ``place``."""
+    """Yield a file as tables of about 100,000 rows: ``topic``, partition as ``part``, offset as ``place``."""
     import pyarrow as pa
 
     def table(receipts: list[Receipt]) -> pa.Table:

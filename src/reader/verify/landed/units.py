@@ -1,7 +1,7 @@
 """Find the units of a batch, with their exact bytes, by the rules of docs/json-types.md.
 
-Bytes are looked at as Latin-1 text: each byte is one character, so offsets are the same and nothing is undecodable.
-Elements of an array are stepped over by Python's own JSON parser; one that it refuses, by quotes and brackets.
+Bytes are decoded as Latin-1: each byte is one character, so offsets stay the same and decoding cannot fail. Python's
+JSON parser finds the end of each array element; if it rejects an element, quotes and brackets are matched instead.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 _SPACE = " \t\r\n"
 _BOM = b"\xef\xbb\xbf".decode("latin-1")
-# The parser sees this much at once, and less after an error: for each that it raises it counts the lines up to there.
+# Size of the text given to the parser, smaller after an error: each error counts the lines from the start of the text.
 _WINDOW = 1 << 18
 _WINDOW_AFTER_ERROR = 1 << 12
 _AFTER_SPACE = re.compile(rf"[{_SPACE}]*")
@@ -27,8 +27,8 @@ _step_over = json.JSONDecoder().raw_decode
 class Units:
     """The units of a batch; their positions are 0 to ``count - 1``.
 
-    A batch that cannot be split is `whole`: its only unit is the batch itself. `picked` has the bytes of the units that
-    were asked for, by position. A batch is `too_large` if it has more bytes than are unpacked.
+    A batch that cannot be split is `whole`: its only unit is the batch itself. `picked` has the bytes of the requested
+    units, by position. A batch is `too_large` if it exceeds the limit on unpacked bytes.
     """
 
     count: int
@@ -41,11 +41,11 @@ TOO_LARGE = Units(1, whole=True, too_large=True)
 
 
 class _BrokenError(Exception):
-    """Quotes, brackets or commas are not as an array or an object has them."""
+    """Quotes, brackets or commas do not form an array or an object."""
 
 
 def find_units(content: bytes, wanted: AbstractSet[int] = frozenset(), most: int = sys.maxsize) -> Units:
-    """Find the units of an unpacked batch, with the bytes of the `wanted` positions if they are at most `most`."""
+    """Find the units of an unpacked batch, with the bytes of `wanted` positions that have at most `most` bytes."""
     text = content.decode("latin-1")
     start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
     end = _end(text, start, len(text))
@@ -64,14 +64,14 @@ def find_units(content: bytes, wanted: AbstractSet[int] = frozenset(), most: int
 
 
 def whole_batch(content: bytes, most: int = sys.maxsize) -> Units:
-    """A batch that cannot be split; its bytes only if they are at most `most`."""
+    """Return the unit of a batch that cannot be split, with its bytes if there are at most `most`."""
     return Units(1, whole=True, picked={0: content} if len(content) <= most else {})
 
 
 def salvage(content: bytes) -> tuple[list[bytes], bytes]:
-    """The complete units of an array that cannot be split to its end, and the bytes behind the last of them.
+    """Return the complete units of an array that cannot be split to its end, and the bytes after the last unit.
 
-    A unit is complete if a ``,`` or ``]`` follows it; the last one also if it closes its own brackets or quotes.
+    A unit is complete if a ``,`` or ``]`` follows it; the last unit also if its own brackets or quotes are closed.
     """
     text = content.decode("latin-1")
     start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
@@ -98,7 +98,7 @@ def salvage(content: bytes) -> tuple[list[bytes], bytes]:
 
 
 def complete_units(content: bytes) -> list[bytes]:
-    """The complete units of what a batch begins with; the last of its lines may be without its end."""
+    """Return the complete units of a truncated batch, whose last line may be incomplete."""
     count = find_units(content)
     if count.whole:
         return salvage(content)[0]
@@ -112,7 +112,7 @@ def complete_units(content: bytes) -> list[bytes]:
 
 
 def _is_closed(text: str, start: int, end: int) -> bool:
-    """Whether ``text[start:end]`` is one string, array or object, and nothing else."""
+    """Return whether ``text[start:end]`` is exactly one string, array or object."""
     due = bytearray()
     position = start
     try:
@@ -126,7 +126,7 @@ def _is_closed(text: str, start: int, end: int) -> bool:
 
 
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where each element of the array ``text[start:end]`` begins and ends."""
+    """Yield start and end of each element of the array ``text[start:end]``."""
     last = end - 1
     base = start + 1
     if _skip(text, base) == last and text[last] == "]":
@@ -146,7 +146,7 @@ def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             except (ValueError, RecursionError, IndexError):
                 mark = ""
             is_odd = mark not in (",", "]")
-            if is_odd:  # it is no JSON, or goes on behind the window
+            if is_odd:  # the element is not JSON, or extends beyond the window
                 behind = _element_end(text, base + at, end) - base
                 mark = text[base + behind]
                 stop = _end(text, base + at, base + behind) - base
@@ -164,7 +164,7 @@ def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _objects(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where the one object of ``text[start:end]`` begins and ends, or each of its lines."""
+    """Yield start and end of the only object in ``text[start:end]``, or of each line."""
     if _is_object(text, start, end):
         yield start, end
         return
@@ -174,7 +174,7 @@ def _objects(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where each line that is not blank begins, and where it ends without its line end."""
+    """Yield start and end of each line that is not blank, without the line ending."""
     while start < end:
         newline = text.find("\n", start, end)
         stop = behind = end if newline < 0 else newline
@@ -186,7 +186,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_object(text: str, start: int, end: int) -> bool:
-    """Whether the object that opens at `start` closes where ``text[start:end]`` does, white space aside."""
+    """Return whether the object that opens at `start` closes at `end`, apart from white space."""
     due = bytearray()
     position = start
     try:
@@ -200,7 +200,7 @@ def _is_object(text: str, start: int, end: int) -> bool:
 
 
 def _element_end(text: str, start: int, end: int) -> int:
-    """Offset of the ``,`` or ``]`` behind the element that begins at `start`."""
+    """Return the offset of the ``,`` or ``]`` after the element that begins at `start`."""
     due = bytearray()
     position = start
     while match := (_BRACKET if due else _BRACKET_OR_COMMA).search(text, position, end):
@@ -213,7 +213,7 @@ def _element_end(text: str, start: int, end: int) -> int:
 
 
 def _behind(text: str, match: re.Match[str], end: int, due: bytearray) -> int:
-    """Offset behind a bracket, or behind the string that a quote begins; `due` are the brackets to come."""
+    """Return the offset after a bracket, or after the string that a quote opens; `due` are the expected brackets."""
     mark = match[0]
     if mark == '"':
         return _string_end(text, match.end(), end)
@@ -225,7 +225,7 @@ def _behind(text: str, match: re.Match[str], end: int, due: bytearray) -> int:
 
 
 def _string_end(text: str, inside: int, end: int) -> int:
-    """Offset behind the quote that ends the string: the first one after an even number of backslashes."""
+    """Return the offset after the closing quote: the first one after an even number of backslashes."""
     while (quote := text.find('"', inside, end)) >= 0:
         if _backslashes(text, inside, quote) % 2 == 0:
             return quote + 1
@@ -234,7 +234,7 @@ def _string_end(text: str, inside: int, end: int) -> int:
 
 
 def _backslashes(text: str, start: int, stop: int) -> int:
-    """How many backslashes ``text[start:stop]`` ends with; without a copy of all of it."""
+    """Return the number of backslashes at the end of ``text[start:stop]``, without copying the text."""
     width = 16
     while True:
         tail = text[max(start, stop - width) : stop]
@@ -245,7 +245,7 @@ def _backslashes(text: str, start: int, stop: int) -> int:
 
 
 def _end(text: str, start: int, stop: int) -> int:
-    """Offset behind the last character of ``text[start:stop]`` that is no white space, or `start`; without a copy."""
+    """Return the end of ``text[start:stop]`` without trailing white space, or `start`, without copying the text."""
     for behind in range(stop, start, -_WINDOW):
         window = text[max(start, behind - _WINDOW) : behind].rstrip(_SPACE)
         if window:
@@ -254,6 +254,6 @@ def _end(text: str, start: int, stop: int) -> int:
 
 
 def _skip(text: str, start: int) -> int:
-    """Offset of the first character from `start` that is no white space."""
+    """Return the offset of the first character from `start` that is not white space."""
     match = _AFTER_SPACE.match(text, start)
     return match.end() if match else start

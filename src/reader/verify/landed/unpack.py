@@ -1,4 +1,4 @@
-"""Unpack gzip up to a limit, for the recount; written apart from the consumer's, which must agree."""
+"""Unpack gzip up to a limit, for the recount; independent of the consumer's code, which must agree."""
 
 import io
 import zlib
@@ -9,15 +9,15 @@ _LEAST, _MOST = 1 << 10, 1 << 16
 
 
 class DamagedError(Exception):
-    """Not gzip, or not to its end."""
+    """The content is not gzip, or is damaged."""
 
 
 class CutError(DamagedError):
-    """Gzip, without its end."""
+    """The content is truncated gzip."""
 
 
 def unpack(content: bytes, most: int) -> bytes | None:
-    """Unpack a file of gzip members, with or without zeros behind each; None if it has more than `most` bytes."""
+    """Unpack a file of gzip members, which may have zero padding; None if that is more than `most` bytes."""
     whole = io.BytesIO()
     for is_whole in _members(content, whole, most):
         if not is_whole:
@@ -26,9 +26,9 @@ def unpack(content: bytes, most: int) -> bytes | None:
 
 
 def unpack_beginning(content: bytes, most: int) -> bytes | None:
-    """What a damaged file is known to begin with: its whole members, and the beginning of one without an end.
+    """Return the readable beginning of a damaged file: its complete members, and the start of a truncated one.
 
-    None if it is not damaged, or has more than `most` bytes.
+    Returns None if the file is not damaged, or has more than `most` bytes unpacked.
     """
     whole = io.BytesIO()
     sound = 0
@@ -45,7 +45,7 @@ def unpack_beginning(content: bytes, most: int) -> bytes | None:
 
 
 def _members(content: bytes, whole: io.BytesIO, most: int) -> Iterator[bool]:
-    """Unpack member after member; yield whether that was all of one, or more than `most` bytes."""
+    """Unpack member after member; yield whether the member is complete, or False beyond `most` bytes."""
     rest = memoryview(content)
     while rest:
         behind = _member(rest, whole, most)
@@ -59,7 +59,7 @@ def _members(content: bytes, whole: io.BytesIO, most: int) -> Iterator[bool]:
 
 
 def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
-    """Add what the first member of `rest` holds; return where it ends, or None if that is too much."""
+    """Add the content of the first member of `rest`; return its end, or None if that exceeds the limit."""
     stream = zlib.decompressobj(_AS_GZIP)
     begun = whole.tell()
     taken, length = 0, _LEAST
@@ -70,7 +70,7 @@ def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
         taken += len(part)
         length = min(length * 4, _MOST)
         try:
-            # All that the part holds, or one byte more than there may be.
+            # The content of the part, or one byte more than the limit.
             whole.write(stream.decompress(part, most - whole.tell() + 1))
         except zlib.error as error:
             if _is_too_much(rest, taken - len(part), begun, most):
@@ -82,9 +82,9 @@ def _member(rest: memoryview, whole: io.BytesIO, most: int) -> int | None:
 
 
 def _is_too_much(rest: memoryview, sound: int, begun: int, most: int) -> bool:
-    """Whether a damaged member goes past the limit before the damage, which is behind its first `sound` bytes.
+    """Return whether a damaged member exceeds the limit before the damage, which is after its first `sound` bytes.
 
-    zlib does not hand out what came before damage, so the member is read again, byte by byte where it matters.
+    zlib does not return the content before the damage, so the member is read again, byte by byte near the damage.
     """
     stream = zlib.decompressobj(_AS_GZIP)
     size = begun

@@ -1,9 +1,9 @@
-"""Read a sample of bronze rows again from the landed bytes, and compare the values.
+"""Compare the values of bronze rows with the landed bytes.
 
-By the tables of docs/json-types.md, in code of its own: what a JSON token is as the value of a column.
+JSON tokens are converted to column values by the tables of docs/json-types.md, independent of the consumer's code.
 
-Bronze may lack what landed where the contract allows null, and what the contract does not know. It must be in
-``_rescued`` then, with the very text that landed; or it was discarded, and the ledger says how many values were.
+Bronze may lack a landed value if the contract allows null there, or does not define the field. Then the value must be
+in ``_rescued``, with the exact landed text, or it was discarded, and the ledger has the number of discarded values.
 """
 
 import json
@@ -39,27 +39,27 @@ _SHOWN = 60
 _DAY = 86_400 * 1_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _A_DAY = timedelta(days=1)
-# The calendar repeats every 400 years: year 0, which Python does not have, is year 2000 that many days earlier.
+# The calendar repeats every 400 years: year 0, which Python does not support, is year 2000 shifted by this many days.
 _DAYS_FROM_0_TO_2000 = 5 * 146_097
 
 
 class _Number(str):
-    """A number as written."""
+    """The text of a JSON number."""
 
     __slots__ = ()
 
 
 class Sample:
-    """Rows of bronze to be compared with what landed.
+    """Bronze rows to compare with the landed bytes.
 
-    `contracts` that judged the rows are by version, the newest last, which is used for an unknown version. `rows` have
-    the columns of the newest contract, ``_source``, ``_position``, ``_contract_version``, and ``_rescued`` if any.
+    `contracts` has the contracts that judged the rows, by version, newest last; unknown versions use the newest. `rows`
+    has the columns of the newest contract, ``_source``, ``_position``, ``_contract_version``, and ``_rescued`` if any.
     """
 
     def __init__(self, contracts: Mapping[str, Contract], rows: "pa.Table") -> None:
         newest = list(contracts.values())[-1]
         self._columns = newest.renamed
-        # A record cannot have a field that was dropped: if it has one, the field is unknown.
+        # Records cannot have dropped fields: such a field counts as unknown.
         contracts = {version: replace(each, fields=each.live) for version, each in contracts.items()}
         newest = list(contracts.values())[-1]
         self._contracts = [contracts.get(str(version), newest) for version in rows[CONTRACT_VERSION].to_pylist()]
@@ -74,21 +74,21 @@ class Sample:
         return sum(map(len, self._places.values()))
 
     def positions(self, source: str) -> frozenset[int]:
-        """Positions of the sampled rows of a source."""
+        """Return the positions of the sampled rows of a source."""
         return frozenset(self._places.get(source, ()))
 
     def differences(
         self, source: str, units: Mapping[int, bytes], discarded: int = 0, rows: int | None = None
     ) -> Iterator[str]:
-        """Say of each value of a source in which bronze differs from the landed `units`.
+        """Yield a message for each value of a source that differs between bronze and the landed `units`.
 
-        If all `rows` of the source are in the sample, as many values must be missing as the ledger has `discarded`;
-        otherwise no more.
+        If all `rows` of the source are in the sample, the number of missing values must equal `discarded`, the ledger's
+        number; otherwise, it must not exceed that.
         """
         missing: list[str] = []
         places = self._places.get(source, {})
         for position, number in sorted(places.items()):
-            if position in units:  # else there is no such unit, which is reported elsewhere
+            if position in units:  # a missing unit is reported elsewhere
                 for text, is_missing in self._of_row(units[position], number):
                     told = f"unit {position}{text}"
                     if is_missing:
@@ -103,7 +103,7 @@ class Sample:
             yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
 
     def _of_row(self, unit: bytes, number: int) -> Iterator[tuple[str, bool]]:
-        """What is said of a row, and whether it is that a value is missing."""
+        """Yield messages about a row, and whether each is about a missing value."""
         try:
             record = json.loads(unit, parse_int=_Number, parse_float=_Number)
         except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ class Sample:
 
 
 _Missing = dict[Steps, Any]
-"""What landed and is not in the columns, where that may be."""
+"""Landed values that may be missing from the columns, and are."""
 
 
 def _shown(token: Any) -> str:
@@ -152,7 +152,7 @@ def _is_field_same(field: Field, token: Any, kept: "pa.Scalar[Any]", within: Ste
 def _is_same(
     kind: Type, token: Any, kept: "pa.Scalar[Any]", place: Steps, missing: _Missing, time: TimeForm = ISO_8601
 ) -> bool:
-    """Whether a column's value has the value of the JSON `token` (None for null). What is missing is collected."""
+    """Return whether a column has the value of the JSON `token` (None for null); collect missing values."""
     if token is None:
         return not kept.is_valid
     if not kept.is_valid:
@@ -161,7 +161,7 @@ def _is_same(
     try:
         return _has_value(kind, token, kept, place, missing, time)
     except (ValueError, TypeError, ArithmeticError):
-        return False  # not a token of that type
+        return False  # the token is not of that type
 
 
 def _unknown(fields: Sequence[Field], record: Mapping[str, Any], place: Steps) -> _Missing:
@@ -230,7 +230,7 @@ def _is_scalar(kind: PrimitiveType, token: Any, kept: Any, time: TimeForm) -> bo
 
 
 def _is_nearest_float(token: str, kept: float) -> bool:
-    # Rounded once, or twice by way of a double: which may be the other neighbour where it lies in the middle.
+    # Rounded once, or twice via a double, which may yield the other neighbor for a number halfway between two floats.
     twice: float = struct.unpack("<f", struct.pack("<f", float(token)))[0]
     exact = Fraction(Decimal(token))
     return kept == twice or abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
@@ -238,12 +238,12 @@ def _is_nearest_float(token: str, kept: float) -> bool:
 
 def _is_epoch(token: str, unit: TimeFormat, kept: int) -> bool:
     if unit is TimeFormat.EPOCH_S:
-        return Decimal(token) == Decimal(kept).scaleb(-6)  # exact, whatever the exponents
+        return Decimal(token) == Decimal(kept).scaleb(-6)  # exact for any exponents
     return int(token) * {TimeFormat.EPOCH_MS: 1_000, TimeFormat.EPOCH_US: 1}[unit] == kept
 
 
 def _time(text: str, form: TimeForm) -> int:
-    """Microseconds since 1970 of a timestamp that is written in `form`."""
+    """Return the microseconds since 1970 of a timestamp in the format `form`."""
     is_date = form.format is TimeFormat.DATE
     if not is_date and text[10] != (" " if " " in form.format else "T"):
         raise ValueError(text)
@@ -260,19 +260,19 @@ def _time(text: str, form: TimeForm) -> int:
 
 
 def _when_clocks_show(local: datetime, zone: ZoneInfo) -> list[datetime]:
-    """The times in UTC at which clocks in a zone show a local time: of those that may be, the ones that do."""
+    """Return the times in UTC at which clocks in a zone show a local time: none, one or two."""
     near = max(local, datetime.min + 2 * _A_DAY) - _A_DAY, min(local, datetime.max - 2 * _A_DAY) + _A_DAY
     times = {local - _offset_at(at, zone) for at in near}
     return [at for at in times if at + _offset_at(at, zone) == local]
 
 
 def _offset_at(at: datetime, zone: ZoneInfo) -> timedelta:
-    """The offset of a zone at a time in UTC."""
+    """Return the offset of a zone at a time in UTC."""
     return at.replace(tzinfo=UTC).astimezone(zone).utcoffset() or timedelta()
 
 
 def _microseconds(text: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 timestamp with a zone."""
+    """Return the microseconds since 1970 of an ISO 8601 timestamp with a zone."""
     days = 0
     if text.startswith("0000"):
         text, days = "2000" + text[4:], -_DAYS_FROM_0_TO_2000

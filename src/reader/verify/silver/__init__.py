@@ -1,4 +1,4 @@
-"""The verdict on each row of bronze, recomputed in DuckDB's SQL and a loop over the keys that several rows have.
+"""Recompute the verdict on each row of bronze, in DuckDB's SQL and a loop over keys with several rows.
 
-Content is the values of the contract's fields in bronze, not the hash that silver has.
+Content is compared by the values of the contract's fields in bronze, not by silver's hash.
 """

@@ -1,11 +1,11 @@
-"""Decide the rows of keys that several rows have, one after the other, as the definition says."""
+"""Decide the rows of keys with several rows, one after the other, as the definition of the verdicts says."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What becomes of a row of bronze; the names are columns of the silver ledger."""
+    """Verdict on a row of bronze; the values are column names of the silver ledger."""
 
     KEPT = "kept"
     DUPLICATES = "duplicates"
@@ -15,10 +15,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A row of bronze whose key others have, too.
+    """A row of bronze whose key occurs in other rows, too.
 
-    `number` and `key` are in the order of the stream, times are in microseconds since 1970, and rows of the same key
-    have the same `content` number if their content is the same.
+    `number` and `key` are in the order of the stream, times are in microseconds since 1970, and rows with the same key
+    and the same content have the same `content` number.
     """
 
     number: int
@@ -29,13 +29,13 @@ class Claim:
 
 
 class Arbiter:
-    """Decides claims in their order; the claims of a key follow each other."""
+    """Decides claims in order; the claims of a key are consecutive."""
 
     def __init__(self) -> None:
         self._kept: Claim | None = None
 
     def decide(self, claim: Claim) -> tuple[Verdict, int | None]:
-        """Return the verdict, and the number of the row that was kept for the key, where the claim lost to one."""
+        """Return the verdict and, if the claim lost, the number of the row that was kept for the key."""
         kept = self._kept
         if kept and kept.key == claim.key and not _is_before(kept.event_time, claim.horizon):
             return (Verdict.DUPLICATES if kept.content == claim.content else Verdict.CONFLICTS), kept.number

@@ -1,4 +1,4 @@
-"""Compare the silver tables and their ledger with the verdicts that were recomputed, slice by slice."""
+"""Compare the silver tables and their ledger with the recomputed verdicts, slice by slice."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -51,23 +51,23 @@ _EACH = {
 
 
 def should_be(verdict: Verdict) -> str:
-    """Of rows that are in the table of another verdict."""
+    """Return the kind of finding for rows in the table of another verdict."""
     return f"should be {_EACH[verdict]}"
 
 
 def missing(verdict: Verdict) -> str:
-    """Of rows that are in no table."""
+    """Return the kind of finding for rows that are in no table."""
     return f"missing: should be {_EACH[verdict]}"
 
 
 def place(source: str | None, position: int | None, text: str = "") -> str:
-    """A row of bronze, with what is said of it."""
+    """Return the place of a row of bronze, with a text about it."""
     where = f"{source}, position {position}" if source is not None else "no source"
     return f"{where}: {text}" if text else where
 
 
 class _Row(NamedTuple):
-    """A row of a silver table, with what is expected of it; and how many others in the table have the same fault."""
+    """A row of a silver table, its expected values, and the number of rows in the table with the same fault."""
 
     rows: int
     found: str
@@ -84,7 +84,7 @@ class _Row(NamedTuple):
 
 
 class SilverComparison:
-    """Compares the silver tables of one stream, and adds what is wrong to what was found."""
+    """Compares the silver tables of one stream, and adds faults to the findings."""
 
     def __init__(
         self, session: Session, contract: Contract, found: Findings, expired: Mapping[str, Expired] | None = None
@@ -97,7 +97,7 @@ class SilverComparison:
         self._ledger = silver_tables(contract.stream).ledger
         self.verdicts = Counter(dict.fromkeys(Verdict, 0))
         every = (stream_tables(contract.stream).bronze, *self._tables.values())
-        # A message is a source of its own; the ledger has a row for each partition.
+        # Each message is a source; the ledger has a row for each partition.
         of_topic = KEY in self._session.columns(every[0])
         self._source = f"regexp_replace({SOURCE}, '/[0-9]+$', '')" if of_topic else SOURCE
         self._has_rescued = all(RESCUED in self._session.columns(name) for name in every)
@@ -127,11 +127,11 @@ class SilverComparison:
         self._compare_ledger(part)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._session.fetch(f"DROP TABLE IF EXISTS {_FOUND}")
 
     def _gather(self, part: Span) -> None:
-        """Put the rows of the three tables into one, with what is expected of each."""
+        """Put the rows of the three tables into one table, with the expected values of each row."""
         differences = self._differences()
         columns = ", ".join(f"CASE WHEN {differs} THEN {quoted(name)} END" for name, differs in differences.items())
         same_place = " AND ".join(f"_silver.{column} = _expected.{column}" for column in _PLACE)
@@ -154,7 +154,7 @@ class SilverComparison:
         self._session.fetch(f"CREATE OR REPLACE TABLE {_FOUND} AS {' UNION ALL '.join(selects)}")
 
     def _differences(self) -> dict[str, str]:
-        """SQL of whether a column has another value in silver than in bronze, by its name."""
+        """Return, by column name, SQL that is true if silver and bronze have different values."""
         silver, bronze = (comparable(self._contract, table) for table in ("_silver", "_expected"))
         for name in (LANDED_AT, INGESTED_AT, CONTRACT_VERSION):
             silver[name], bronze[name] = f"_silver.{name}", f"_expected.{name}"
@@ -163,7 +163,7 @@ class SilverComparison:
         return {name: f"{silver[name]} IS DISTINCT FROM {bronze[name]}" for name in silver}
 
     def _report(self, condition: str, what: str, text: Callable[[_Row], str] = lambda _: "") -> None:
-        """Add the rows that meet a condition to what is wrong."""
+        """Add the rows that meet a condition to the findings."""
         rows = self._session.fetch(
             "SELECT count(*) OVER (PARTITION BY found), found, source, position, "  # noqa: S608
             f"{_time('event_time')}, {_time('horizon')}, winner_source, winner_position, {_time('found_horizon')}, "
@@ -177,7 +177,7 @@ class SilverComparison:
             self._found.add(self._tables[Verdict(found)], what, some[0].rows, examples)
 
     def _find_repeated(self) -> None:
-        """Find records that a table has more than once."""
+        """Find records with several rows in a table."""
         for found, records, first in self._session.fetch(
             f"SELECT found, count(*), {_first('times')} FROM (SELECT found, source, position, count(*) AS times "  # noqa: S608
             f"FROM {_FOUND} GROUP BY ALL HAVING count(*) > 1) GROUP BY found"
@@ -186,7 +186,7 @@ class SilverComparison:
             self._found.add(self._tables[Verdict(found)], REPEATED, records, examples)
 
     def _find_missing(self) -> None:
-        """Find rows of bronze that are in no table, though they are no duplicates, and have not expired."""
+        """Find rows of bronze that are in no table, but are neither duplicates nor expired."""
         gone = " OR ".join(
             f"(_expected.{VERDICT} = '{verdict}' AND _expected.{MICRO_BATCH_ID} < {self._expired[table].before})"
             for verdict, table in self._tables.items()
@@ -206,7 +206,7 @@ class SilverComparison:
             self._found.add(self._tables[Verdict(verdict)], missing(Verdict(verdict)), rows, examples)
 
     def _compare_ledger(self, part: Span) -> None:
-        """Compare the counts of each source and micro-batch."""
+        """Compare the ledger's counts of each source and micro-batch."""
         counts = ("bronze", *Verdict)
         recounted = ", ".join(f"count(*) FILTER ({VERDICT} = '{verdict}') AS {verdict}" for verdict in Verdict)
         booked = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in counts)
@@ -239,7 +239,7 @@ class SilverComparison:
 
 
 def tables_of_verdicts(stream: str) -> dict[Verdict, str]:
-    """Names of the tables that have rows of bronze, by their verdict."""
+    """Return the names of the tables with rows of bronze, by verdict."""
     names = silver_tables(stream)
     return {Verdict.KEPT: names.kept, Verdict.CONFLICTS: names.conflicts, Verdict.LATE: names.late}
 
@@ -249,13 +249,13 @@ def _time(microseconds: str) -> str:
 
 
 def _first(value: str) -> str:
-    """SQL of the first places of a group, each with a value."""
+    """Return SQL of the first places of a group, each with a value."""
     row = f"{{'source': source, 'position': position, 'value': {value}}}"
     return f"min({row}, {SHOWN_EXAMPLES})"
 
 
 def _why(verdict: Verdict) -> Callable[[_Row], str]:
-    """Why a row has that verdict."""
+    """Return a function that explains why a row has a verdict."""
     match verdict:
         case Verdict.DUPLICATES:
             return lambda row: f"same key and content as {_winner(row)}"

@@ -1,4 +1,4 @@
-"""SQL of values in a form in which equal ones are the same: of maps, the order of entries does not count."""
+"""SQL of values in a normal form for comparison: the order of map entries does not matter."""
 
 from datetime import timedelta
 
@@ -9,47 +9,47 @@ from reader.views import identifier
 
 
 def comparable(contract: Contract, columns: str) -> dict[str, str]:
-    """SQL of each field of a contract, by its name, in a comparable form; `columns` is the alias of the table."""
+    """Return SQL of each field of a contract in normal form, by name; `columns` is the alias of the table."""
     return {field.name: _value(field.type, f"{columns}.{identifier(field.name)}", 0) for field in contract}
 
 
 def key(contract: Contract, columns: str) -> list[str]:
-    """SQL of the fields of the primary key, in a comparable form."""
+    """Return SQL of the fields of the primary key, in normal form."""
     values = comparable(contract, columns)
     return [values[name] for name in contract.primary_key]
 
 
 def content(contract: Contract, columns: str) -> str:
-    """SQL of a digest of all fields that come from records, the same for the same content: a record may be large."""
+    """Return SQL of a digest of all fields that are not derived: equal for equal content, however large the record."""
     values = comparable(contract, columns)
     landed = {field.name: values[field.name] for field in contract if not field.derived}
     return f"unhex(sha256(to_json({_struct(landed)})::VARCHAR))"
 
 
 def event_time(contract: Contract, columns: str) -> str:
-    """SQL of the event time in microseconds since 1970."""
+    """Return SQL of the event time in microseconds since 1970."""
     return microseconds(".".join([columns, *map(identifier, contract.event_time.split("."))]))
 
 
 def microseconds(timestamp: str) -> str:
-    """SQL of a timestamp in microseconds since 1970: Python's datetime does not have every year that bronze has."""
+    """Return SQL of a timestamp in microseconds since 1970: Python's datetime does not have every year in bronze."""
     return f"epoch_us({timestamp})"
 
 
 def micros(length: timedelta) -> int:
-    """A length of time in microseconds."""
+    """Return a duration in microseconds."""
     return length // timedelta(microseconds=1)
 
 
 def counted_time(contract: Contract, columns: str) -> str:
-    """SQL of the time of a row of bronze that moves the horizon: its event time, but no time of the future."""
+    """Return SQL of the time with which a bronze row moves the horizon: its event time, but no future time."""
     time = event_time(contract, columns)
-    # Where there is no event time, DuckDB's least would be the time of ingestion.
+    # Without an event time, DuckDB's least would return the time of ingestion.
     return f"CASE WHEN {time} IS NOT NULL THEN least({time}, {microseconds(f'{columns}.{INGESTED_AT}')}) END"
 
 
 def entries(value: str) -> str:
-    """SQL of a map of texts, in a comparable form."""
+    """Return SQL of a map of strings, in normal form."""
     return _value(MapType(PrimitiveType.STRING), value, 0)
 
 

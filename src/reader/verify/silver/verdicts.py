@@ -1,8 +1,8 @@
-"""The verdict on each row of bronze, recomputed from bronze alone.
+"""Recompute the verdict on each row of bronze from bronze alone.
 
-Most keys have one row, whose verdict follows from its own event time. The rows of the other keys, the claims, are
-decided one after the other: a key can be kept again once its earlier row is before the horizon. Only the claims are
-held at once, about 100 bytes each. The rest is done slice by slice, so that memory does not grow with bronze.
+Most keys have one row, whose verdict follows from its own event time. The rows of other keys, the claims, are decided
+one after the other: a row of a key can be kept again once the earlier kept row is before the horizon. Only the claims
+are in memory together, about 100 bytes each. The rest is done in slices, so that memory does not grow with bronze.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from reader.views import MEMORY
 
 VERDICT = "_verdict"
 EXPECTED = f"{MEMORY}.main.verify_expected_verdicts"
-"""Rows of bronze of a slice, with ``_verdict``, ``_horizon``, ``_winner_source`` and ``_winner_position``."""
+"""Rows of bronze in a slice, with ``_verdict``, ``_horizon``, ``_winner_source`` and ``_winner_position``."""
 
 _HORIZONS = f"{MEMORY}.main.verify_horizons"
 _KEYS = f"{MEMORY}.main.verify_claimed_keys"
@@ -38,10 +38,10 @@ _CHUNK_ROWS = 50_000
 
 
 class RecomputedVerdicts:
-    """The verdicts on the rows of bronze in the micro-batches before `end`, under a contract that declares silver.
+    """Verdicts on the rows of bronze in the micro-batches before `end`, under a contract that declares silver.
 
-    Those before `start` were proven: the rows that silver has kept of them are taken as they are, and `newest` is the
-    newest time before it, in microseconds since 1970.
+    Micro-batches before `start` were proven: the rows that silver kept from them are trusted, and `newest` is their
+    newest time, in microseconds since 1970.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class RecomputedVerdicts:
         self._contract = contract
         self._end = end
         self._start = start
-        self.newest = newest  # once the slices are known: before the end
+        self.newest = newest  # newest time before the start; after slices(), before the end
         self._rows = f"_bronze.{MICRO_BATCH_ID} < {end}"
         if start:
             self._rows += f" AND _bronze.{MICRO_BATCH_ID} >= {start}"
         self._bronze = stream_tables(contract.stream).bronze
 
     def slices(self) -> list[Span]:
-        """Decide the claims; return the slices whose verdicts :meth:`expect` gives, in their order."""
+        """Decide the claims; return the slices for :meth:`expect`, in order."""
         self._find_horizons()
         self._find_claims()
         self._decide_claims()
@@ -67,7 +67,7 @@ class RecomputedVerdicts:
     def expect(self, part: Span) -> None:
         """Put the rows of a slice into :data:`EXPECTED`."""
         time = event_time(self._contract, "_bronze")
-        # Bronze may hold a row twice, which is reported elsewhere: it has one claim here.
+        # Bronze may contain duplicate rows, which another check reports: they have one claim here.
         claims = (
             "SELECT claim.micro_batch, claim.source, claim.position, any_value(decided.verdict) AS verdict, "  # noqa: S608
             "any_value(winner.source) AS winner_source, any_value(winner.position) AS winner_position "
@@ -87,16 +87,16 @@ class RecomputedVerdicts:
         )
 
     def undecided(self) -> int:
-        """How many rows of bronze are in later micro-batches."""
+        """Return the number of bronze rows in later micro-batches."""
         return self._session.count(f"{self._bronze} WHERE {MICRO_BATCH_ID} >= {self._end} OR {MICRO_BATCH_ID} IS NULL")
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         for table in (_HORIZONS, _KEYS, _FILES, _CLAIMS, _DECIDED, EXPECTED):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
     def _find_horizons(self) -> None:
-        """For each micro-batch: the greatest time before it, less the time that the contract declares."""
+        """Compute the horizon of each micro-batch: the newest time before it, minus the duration in the contract."""
         silver = self._contract.silver
         length = silver.horizon if silver else None
         less = "NULL" if length is None else micros(length)
@@ -121,7 +121,7 @@ class RecomputedVerdicts:
         parts = [f"key_{number}" for number in range(len(keys))]
         named = ", ".join(f"{value} AS {part}" for value, part in zip(keys, parts, strict=True))
         same_key = " AND ".join(f"{value} = _keys.{part}" for value, part in zip(keys, parts, strict=True))
-        # Any new key may have been kept before.
+        # A row of any new key may have been kept before.
         several = "" if self._start else " HAVING count(*) > 1"
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
@@ -142,12 +142,12 @@ class RecomputedVerdicts:
         )
 
     def _kept_before(self, parts: list[str]) -> str:
-        """SQL of the last row of each key that silver had kept before: it claims the key again, and gets it."""
+        """Return SQL of the last row that silver kept before for each key: it claims the key again, and wins."""
         same_key = " AND ".join(
             f"{value} = _keys.{part}" for value, part in zip(key(self._contract, "_kept"), parts, strict=True)
         )
         kept = f"{silver_tables(self._contract.stream).kept} AS _kept JOIN {_KEYS} AS _keys ON {same_key}"
-        # Keys are read of all of silver, the content only of data files that have one of these keys.
+        # Keys are read from all of silver, content only from data files with one of these keys.
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_FILES} AS SELECT DISTINCT _kept.filename AS location FROM {kept} "  # noqa: S608
             f"WHERE _kept.{MICRO_BATCH_ID} < {self._start}"

@@ -1,1 +1,1 @@
-"""What the tables, the ledger and the markers say."""
+"""SQL that reads the tables, the ledger and the markers."""

@@ -1,4 +1,4 @@
-"""What the tables and the ledger say of a source, and in what they differ; SQL that files and topics share."""
+"""Counts of a source in the tables and in the ledger, and their differences; SQL for both files and topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def codes_of(reasons: str) -> str:
-    """SQL of the set of reasons of a dead letter."""
+    """Return SQL of the set of reason codes of a dead letter, as text."""
     return f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {reasons}])), '+'), '')"
 
 
 CODES = codes_of(REASONS)
 HAS_BYTES = "position IS NOT NULL AND NOT (raw_hash IS NULL AND contains(codes, '_too_large'))"
-"""SQL of whether a dead letter has the bytes of a unit."""
+"""SQL that is true if a dead letter has the bytes of a unit."""
 
-# Rows that the ledger lacks may be those of a micro-batch that is being appended: if they are that young, wait.
+# Rows that are not in the ledger may belong to a micro-batch that is being appended. If they are this young, wait.
 _YOUNG_SECONDS = 600.0
 _WAIT_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 1.0
@@ -31,31 +31,31 @@ _LOOK_AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Account:
-    """What the tables hold of a source."""
+    """Counts of a source's rows in bronze and the dead letters."""
 
     rows: int = 0  # in both tables
     bronze: int = 0
-    positions: int = 0  # distinct ones
-    first: int | None = None  # the least position
-    last: int | None = None
-    dead: Mapping[str, int] = field(default_factory=dict)  # by set of reasons, joined by ``+``
-    rescued: int = 0  # values that are kept beside the columns of bronze
-    ingested_at: float | None = None  # when the newest of its rows was judged, in seconds since 1970
+    positions: int = 0  # number of distinct positions
+    first: int | None = None  # lowest position
+    last: int | None = None  # highest position
+    dead: Mapping[str, int] = field(default_factory=dict)  # dead letters by set of reasons, joined by ``+``
+    rescued: int = 0  # number of values in ``_rescued`` of bronze
+    ingested_at: float | None = None  # when the newest row was judged, in seconds since 1970
 
     @property
     def by_reference(self) -> bool:
-        """Whether it was too large to be read, and is one dead letter without its bytes."""
+        """Whether the batch was too large to read, and is one dead letter without its bytes."""
         return Reason.BATCH_TOO_LARGE in self.dead
 
     def is_exactly(self, units: int) -> bool:
-        """Whether its positions are 0 to ``units - 1``, each once."""
+        """Return whether the positions are exactly 0 to ``units - 1``, each once."""
         span = (0, units - 1) if units else (None, None)
         return self.rows == self.positions == units and (self.first, self.last) == span
 
 
 @dataclass(frozen=True)
 class Booking:
-    """The ledger's row of a source; `rows` says how many there are."""
+    """The ledger's row of a source; `rows` is the number of its rows in the ledger."""
 
     rows: int
     size: int
@@ -70,7 +70,7 @@ class Booking:
 
 
 def difference(booking: Booking, account: Account) -> str:
-    """In what the ledger differs from the tables."""
+    """Return the differences between ledger and tables as text; empty if there are none."""
     booked = {"units": booking.units, "bronze": booking.bronze, "rescued values": booking.rescued}
     booked |= _dead(booking.dead)
     held = {"units": account.rows, "bronze": account.bronze, "rescued values": account.rescued, **_dead(account.dead)}
@@ -87,17 +87,17 @@ def _dead(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class Settling(Protocol):
-    """Reads tables and ledger."""
+    """An object that reads tables and ledger."""
 
     def load(self) -> float | None:
-        """Read the ledger, then the tables; return when the newest row beyond the ledger was judged."""
+        """Read the ledger, then the tables; return when the newest row that is not in the ledger was judged."""
 
 
 def settle(tables: Settling) -> None:
-    """Read tables and ledger until no row beyond the ledger is young, or for a while.
+    """Read tables and ledger until no row outside the ledger is young, or until a timeout.
 
-    A micro-batch is appended to bronze, then to the dead letters, then to the ledger. Read the other way round, each
-    source of the ledger has all its rows.
+    A micro-batch is appended to bronze, then to the dead letters, then to the ledger. Reading in reverse order finds
+    all rows of each source in the ledger.
     """
     patience = monotonic() + _WAIT_SECONDS
     while True:
@@ -115,9 +115,9 @@ def sampled_rows(
     parameters: Sequence[object] = (),
     some: int | None = None,
 ) -> "pa.Table":
-    """Rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, ``_rescued`` if any.
+    """Return rows of bronze: `columns`, ``_source``, ``_position``, ``_contract_version``, and ``_rescued`` if any.
 
-    All that meet a condition, or `some` random ones of them.
+    These are all rows that meet a condition, or a random sample of `some` rows.
     """
     names = ", ".join(map(identifier, value_columns(session, bronze, columns)))
     sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
@@ -129,6 +129,6 @@ def sampled_rows(
 
 
 def value_columns(session: Session, bronze: str, columns: Sequence[str]) -> list[str]:
-    """Names of the columns that a :class:`reader.verify.landed.values.Sample` needs."""
+    """Return the names of the columns that a :class:`reader.verify.landed.values.Sample` needs."""
     more = (RESCUED,) * (RESCUED in session.columns(bronze))
     return [*columns, *more, SOURCE, POSITION, CONTRACT_VERSION]

@@ -1,7 +1,7 @@
-"""What the tables and the ledger hold of landed files. Everything is counted by DuckDB.
+"""Rows of landed files in the tables and the ledger, counted by DuckDB.
 
-A ledger has millions of files, most of which were proven and left the landing zone long ago. After a proof, only those
-are looked at one by one that are in the landing zone, or of which something has come since.
+A ledger may have millions of files, most of them proven and removed from the landing zone long ago. After a proof, only
+files that are in the landing zone or have new rows are checked one by one.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ _LETTERS = f"{MEMORY}.main.verify_letters"
 _EXPECTED = f"{MEMORY}.main.verify_expected"
 
 Positions = tuple[int, list[int]]
-"""How many, and the first few."""
+"""The number of positions, and the first few."""
 
 
 @dataclass(frozen=True)
 class Old:
-    """Files that were proven, that are not looked at one by one: how many, and what the ledger says of them."""
+    """Proven files that are not checked one by one: their number, and their counts in the ledger."""
 
     files: int = 0
     units: int = 0
@@ -47,7 +47,7 @@ class Old:
 class TablesOfFiles:
     """The tables of a stream, by source, as of the last :meth:`load`.
 
-    If some micro-batches are `proven`, their files are left out, unless something has come of them since.
+    The files of `proven` micro-batches are skipped, unless they have new rows.
     """
 
     def __init__(self, session: Session, tables: StreamTables, replays: Replays, proven: Reach | None = None) -> None:
@@ -55,13 +55,13 @@ class TablesOfFiles:
         self._tables = tables
         self._replays = replays
         self._proven = proven
-        self.bookings: dict[str, Booking] = {}  # of what landed
-        self.accounts: dict[str, Account] = {}  # without the dead letters that were closed
-        self.landed: dict[str, Account] = {}  # as it was before any replay: what the bookings count
+        self.bookings: dict[str, Booking] = {}  # without replays
+        self.accounts: dict[str, Account] = {}  # without closed dead letters
+        self.landed: dict[str, Account] = {}  # before any replay, as the bookings count
         self.recovered: dict[str, tuple[int, bool]] = {}
 
     def load(self) -> float | None:
-        """Read the ledger, then the tables; return when the newest row beyond the ledger was judged, in seconds."""
+        """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
         if self._proven:
             since = sources_since(self._session, self._tables, self._proven)
             self.bookings = self._bookings(f"source IN (FROM {since})")
@@ -71,13 +71,13 @@ class TablesOfFiles:
         self.recovered = self._replays.recovered()
         newest = max(filter(None, (newest, self._load_accounts())), default=newest)
         beyond = self.accounts.keys() - self.bookings.keys()
-        if self._proven and beyond:  # of some, something may have come a moment ago
+        if self._proven and beyond:  # some may have received rows a moment ago
             self.bookings |= self._bookings("source IN (SELECT unnest(?::VARCHAR[]))", [[*beyond]])
             beyond -= self.bookings.keys()
         return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
 
     def trust(self, sources: Collection[str]) -> set[str]:
-        """Take what the ledger says of files that were proven for what the tables have; return those of `sources`."""
+        """Use the ledger's counts for the proven files in `sources` as counts of the tables; return these files."""
         if not self._proven:
             return set()
         names = [name for name in sources if name not in self.bookings and name not in self.accounts]
@@ -91,7 +91,7 @@ class TablesOfFiles:
         return set(old)
 
     def old(self) -> Old:
-        """The files that were proven, without those of the bookings."""
+        """Return the proven files that are not in the bookings."""
         if not self._proven:
             return Old()
         ((files, units, bronze),) = self._session.fetch(
@@ -102,7 +102,7 @@ class TablesOfFiles:
         return Old(files, units, bronze)
 
     def old_with(self, column: str, values: Collection[str] | Collection[int]) -> list[tuple[str, Any]]:
-        """Files that were proven and have one of some values of a column of the ledger, with the value."""
+        """Return proven files with one of the given values in a column of the ledger, with the value."""
         if not self._proven or not values or "content_hash" not in self._session.columns(self._tables.ledger):
             return []
         return self._session.fetch(
@@ -116,13 +116,13 @@ class TablesOfFiles:
         return f"{landed}NOT {(self._proven or Reach()).is_beyond('micro_batch_id')}"
 
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
-        """Source, position and SHA-256 of the bytes of each dead letter that has them."""
+        """Yield source, position and SHA-256 of the bytes of each dead letter that contains them."""
         yield from self._session.fetch(
             f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND is_there AND {HAS_BYTES}"  # noqa: S608
         )
 
     def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
-        """By source: positions of its `units` that no table has, and those of rows that have no unit of their own."""
+        """Return, by source, positions of its `units` that are in no table, and positions of rows without a unit."""
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_EXPECTED} AS SELECT unnest(?::VARCHAR[]) AS source, "
             "unnest(?::BIGINT[]) AS units",
@@ -148,7 +148,7 @@ class TablesOfFiles:
         )
 
     def _bookings(self, condition: str = "true", parameters: Sequence[object] = ()) -> dict[str, Booking]:
-        # A ledger that is older than the policies has no columns of them.
+        # A ledger from before the drift policies existed lacks their columns.
         known = self._session.columns(self._tables.ledger)
         drift = ", ".join(
             f"any_value(list_sum(map_values({name})))::BIGINT" if name in known else "0"
@@ -179,7 +179,7 @@ class TablesOfFiles:
         }
 
     def _load_accounts(self) -> float | None:
-        """Read the tables; return when the newest row of a micro-batch that the ledger lacks was judged."""
+        """Read the tables; return when the newest row of a micro-batch outside the ledger was judged."""
         there = not_removed(self._session, self._tables.dead_letters)
         closed = self._replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
         self._session.fetch(

@@ -1,4 +1,4 @@
-"""Tables of layers as verify reads them: as of the snapshot that the marker was read with."""
+"""Tables of layers, read as of the snapshot with which the marker was read."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -32,22 +32,22 @@ class Layer:
     """A table as of a snapshot."""
 
     name: str
-    id: str  # unique: another table of its name has another one
-    rows: str | None  # SQL of its rows; None if nothing was ever committed to it
+    id: str  # UUID: differs if the table was replaced by one with the same name
+    rows: str | None  # SQL of its rows; None if nothing was ever committed
     columns: frozenset[str]
     properties: Mapping[str, str]
-    marker: Mapping[str, str]  # the newest one of the query that fills it
+    marker: Mapping[str, str]  # newest marker of the query that fills the table
     table: "Table" = field(compare=False, repr=False)
     snapshot_id: int | None = None
 
     @property
     def end(self) -> int:
-        """The micro-batch before which it has everything."""
+        """The micro-batch before which the table is complete."""
         return marker_end(self.marker)
 
 
 def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
-    """A table as it is now; None if it does not exist."""
+    """Return the current state of a table; None if it does not exist."""
     table = table_or_none(catalog, name)
     if table is None:
         return None
@@ -65,9 +65,9 @@ def layer_of(catalog: "Catalog", name: str, query: str) -> Layer | None:
 
 
 def newest_marker(table: "Table | TableMetadata", query: str) -> Mapping[str, str]:
-    """The newest marker of a query in a table; empty before its first micro-batch.
+    """Return the newest marker of a query in a table; empty before the first micro-batch.
 
-    It is in a property. If that was removed, it is in the newest snapshot that has one.
+    The marker is a table property. If it was removed, the newest snapshot that has a marker is used.
     """
     text, snapshot = table.properties.get(MARKER + query), table.current_snapshot()
     while not text and snapshot:
@@ -78,7 +78,7 @@ def newest_marker(table: "Table | TableMetadata", query: str) -> Mapping[str, st
 
 
 def marker_in(properties: Mapping[str, str], query: str) -> Mapping[str, str]:
-    """The marker of a query in the properties of a table; empty if it is not there."""
+    """Return the marker of a query from the properties of a table; empty if there is none."""
     return _marker(properties.get(MARKER + query))
 
 
@@ -88,22 +88,22 @@ def _marker(text: str | None) -> Mapping[str, str]:
 
 
 def marker_end(marker: Mapping[str, str]) -> int:
-    """The micro-batch before which a table has everything."""
+    """Return the micro-batch before which a table is complete."""
     return int(marker.get("end", 0))
 
 
 def missing_silver(catalog: "Catalog", stream: str) -> list[str]:
-    """Names of the silver tables of a stream that do not exist."""
+    """Return the names of the silver tables of a stream that do not exist."""
     return [name for name in astuple(silver_tables(stream)) if not catalog.table_exists(name)]
 
 
 def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker: Mapping[str, str]) -> Contract:
-    """The contract that silver was filled under; before its first micro-batch, the newest."""
+    """Return the contract that silver was filled under; before the first micro-batch, the newest one."""
     applied = applied_contracts(catalog, stream)
     digest = marker.get("contract", applied[-1].digest if applied else None)
     for each in applied:
         if each.digest == digest:
-            # The columns are those of the newest contract: fields may have been renamed since then.
+            # The table has the columns of the newest contract: fields may have been renamed since then.
             return replace(each.contract(), fields=applied[-1].contract().fields)
     contract = load_contract(settings.contracts, stream)
     if digest not in (None, contract.digest):
@@ -115,12 +115,12 @@ def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker:
 
 
 def query_state(settings: Settings, lease: str) -> State:
-    """Whether the query that holds a lease has run; never, if the database cannot be read."""
+    """Return the state of the query that holds a lease; ``NEVER`` if the database cannot be read."""
     return read_state(settings, lambda connection: state_in(connection, lease), State.NEVER)
 
 
 def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwise: FoundT) -> FoundT:
-    """Read the state database as it is: unlike the consumer, without migrating it to the newest version."""
+    """Read the state database without migrating it, unlike the consumer; return `otherwise` if that fails."""
     engine = create_engine(settings.state.database.replace("postgresql://", "postgresql+psycopg://", 1))
     try:
         with engine.connect() as connection:
@@ -134,9 +134,9 @@ def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwi
 def horizons(
     session: Session, contract: Contract, ends: tuple[int, int], proven: tuple[int, int | None] = (0, None)
 ) -> tuple[int | None, ...]:
-    """The horizon of silver after the micro-batches before each number, recomputed from bronze.
+    """Recompute the horizon of silver from bronze, after the micro-batches before each number.
 
-    `proven` is a micro-batch, and the newest time before it: that need not be read again.
+    `proven` is a micro-batch, and the newest time before it; rows before it need not be read again.
     """
     length = contract.silver.horizon if contract.silver else None
     if length is None:

@@ -1,4 +1,4 @@
-"""Dead letters that were replayed, and the rows of bronze that replays appended, side by side; counted by DuckDB."""
+"""Compare replayed dead letters with the bronze rows that replays appended; counted by DuckDB."""
 
 from lakeproof.reasons import OF_BATCHES
 from lakeproof.tables.names import (
@@ -23,12 +23,12 @@ from reader.verify.tables.topic import LABEL
 from reader.views import MEMORY
 
 LETTERS = f"{MEMORY}.main.verify_replayed_letters"
-"""Dead letters of the sources that were replayed, with the outcome of their newest attempt (null without one)."""
+"""Dead letters of replayed sources, with the outcome of their newest attempt (null without an attempt)."""
 ROWS = f"{MEMORY}.main.verify_replayed_rows"
-"""Rows of bronze of the sources that were replayed, and of the micro-batches of replays."""
+"""Rows of bronze of replayed sources, and of the micro-batches of replays."""
 _WHOLE = ", ".join(f"'{code}'" for code in sorted(OF_BATCHES))
 _IS_BATCH = f"dead.letter = 1 AND list_has_any(string_split(dead.codes, '+'), [{_WHOLE}])"
-"""SQL of whether a dead letter is a whole batch. One that is too large to be kept has that reason beside another."""
+"""SQL that is true if a dead letter is a whole batch; a batch that is too large to keep has a second reason."""
 _CLOSED = f"outcome = '{ReplayOutcome.CLOSED}'"
 _OF_LETTER = "source, position, letter"
 
@@ -46,11 +46,11 @@ class ReplayedLetters:
         self._tables = tables
         self._proven = proven
         self._replays = replays
-        # A message is a source of its own; the ledger has a row for each partition.
+        # Each message is a source; the ledger has a row for each partition.
         self._booked_as = "regexp_replace({}, '/[0-9]+$', '')" if of_topic else "{}"
 
     def load(self) -> float | None:
-        """Read ledger, attempts, dead letters and bronze; return when the newest row beyond the ledger was judged."""
+        """Read all tables, the ledger first; return when the newest row that is not in the ledger was judged."""
         newest = self._replays.load()
         fetch, tables = self._session.fetch, self._tables
         label = {
@@ -83,7 +83,7 @@ class ReplayedLetters:
         return newest if later is None else max(float(later), newest or 0.0)
 
     def states(self) -> dict[str, int]:
-        """How many dead letters are open, parked and closed."""
+        """Return the number of open, parked and closed dead letters."""
         ((letters,),) = self._session.fetch(f"SELECT count(*) FROM {self._tables.dead_letters}")  # noqa: S608
         ((parked, closed),) = self._session.fetch(
             f"SELECT count(*) FILTER (outcome = '{ReplayOutcome.PARKED}'), count(*) FILTER ({_CLOSED}) FROM {LETTERS}"  # noqa: S608
@@ -91,14 +91,14 @@ class ReplayedLetters:
         return {"open": letters - parked - closed, "parked": parked, "closed": closed}
 
     def replays(self) -> int:
-        """How many replays the ledger and the attempts know."""
+        """Return the number of replays in the ledger and the attempts."""
         ((found,),) = self._session.fetch(
             f"SELECT count(*) FROM (SELECT replay FROM {BOOKED} UNION SELECT replay FROM {ATTEMPTS})"  # noqa: S608
         )
         return int(found)
 
     def of_attempts(self) -> list[Fault]:
-        """What is wrong with attempts themselves."""
+        """Return the possible faults of attempts."""
         same = "dead.source = attempt.source AND dead.position = attempt.position AND dead.letter = attempt.letter"
         each = f"SELECT attempt.source, attempt.position, {{}} AS text FROM {ATTEMPTS} AS attempt"  # noqa: S608
         joined = f"JOIN (SELECT DISTINCT ON ({_OF_LETTER}) * FROM {LETTERS}) AS dead ON {same}"  # noqa: S608
@@ -149,7 +149,7 @@ class ReplayedLetters:
         ]
 
     def of_bronze(self) -> list[Fault]:
-        """What is wrong with the rows of bronze that replays appended, or should have appended."""
+        """Return the possible faults of bronze rows that replays appended, or should have appended."""
         closed = (
             f"SELECT dead.*, attempt.micro_batch AS closed_by FROM {LETTERS} AS dead JOIN {ATTEMPTS} AS attempt "  # noqa: S608
             f"USING ({_OF_LETTER}) WHERE made AND attempt.{_CLOSED} AND salvaged IS NULL"
@@ -194,7 +194,7 @@ class ReplayedLetters:
         return found
 
     def of_letters(self) -> list[Fault]:
-        """What is wrong with the dead letters that replays appended."""
+        """Return the possible faults of dead letters that replays appended."""
         return [
             (
                 "of a replay, but of no batch that it closed",
@@ -206,7 +206,7 @@ class ReplayedLetters:
         ]
 
     def of_ledger(self) -> list[Fault]:
-        """In what the ledger's rows of replays differ from the tables."""
+        """Return the possible differences between the ledger's rows of replays and the tables."""
         by = self._booked_as
         key = f"{by.format('source')} AS place, micro_batch"
         counts = ("units", "bronze", "rescued")
@@ -279,7 +279,7 @@ class ReplayedLetters:
         ]
 
     def fetch_first(self, rows: str, most: int) -> tuple[int, list[tuple[str | None, int | None, str]]]:
-        """How many rows a fault has, and the first of them."""
+        """Return the number of rows with a fault, and the first `most` rows."""
         found = self._session.fetch(
             f"SELECT count(*) OVER (), source, position, text FROM ({rows}) "  # noqa: S608
             f"ORDER BY source, position, text LIMIT {most}"
@@ -288,6 +288,6 @@ class ReplayedLetters:
 
 
 def _sorted(counts: str) -> str:
-    """SQL of the entries of a map of counts, in an order of their own; null is an empty map."""
+    """Return SQL of the entries of a map of counts, sorted, without zeros; null is an empty map."""
     entries = f"coalesce(map_entries({counts}), [])"
     return f"list_sort([entry.key || '=' || entry.value FOR entry IN {entries} IF entry.value <> 0])"

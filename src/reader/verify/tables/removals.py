@@ -1,9 +1,9 @@
-"""What the accounts of removals say: rows that the tables would have if nobody had removed them.
+"""Rows that were removed from the tables by erasures and retention, as recorded in the accounts of removals.
 
-Checks of what landed read views of the tables with such rows in place of those that were removed: with their places,
-reasons and counts, and without values. So a unit that was erased is neither lost, nor allowed to be there again. The
-account of an erasure has each row. That of retention has sums; which dead letters have expired follows from the
-attempts that closed them.
+Checks of landed sources read views of the tables in which a substitute stands for each removed row, with its place,
+reasons and counts, but without values. So an erased unit is not lost, and must not appear again. The account of
+erasures has each row. The account of retention has totals; the expired dead letters follow from the attempts that
+closed them.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from reader.connect import Session
 from reader.views import MEMORY
 
 IS_REMOVED = "_removed"
-"""Column of the views: whether a row was removed."""
+"""Column of the views: true if the row was removed."""
 _VIEW = f"{MEMORY}.main.verify_whole_"
 _ACCOUNT = f"{MEMORY}.main.verify_removals"
 _EXPIRED = f"{MEMORY}.main.verify_expired_letters"
@@ -56,10 +56,10 @@ _FACTS = {
 
 
 class Removals:
-    """The account of a stream; `exists` says whether it has one of erasures, `expired` has those of retention by table.
+    """The account of a stream; `exists` says whether it has erasures, `expired` are the totals of retention by table.
 
-    A row of the account that is still in its table does not count as removed. To find such rows, the places of all rows
-    are read; `is_trusted` does so only if an erasure is unfinished.
+    A row of the account that is still in its table does not count as removed. To find it, the places of all rows are
+    read; with `is_trusted`, only if an erasure is unfinished.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Removals:
         self.exists = exists
         self.expired: Mapping[str, Expired] = expired or {}
         self.unfinished: list[str] = []
-        """Ids of the erasures that were begun and not finished."""
+        """Ids of the unfinished erasures."""
 
     def load(self, *, has_attempts: bool) -> None:
         """Read the account."""
@@ -103,7 +103,7 @@ class Removals:
             )
 
     def whole(self) -> StreamTables:
-        """Create the views of the tables with what was removed; return their names in place of those of the tables."""
+        """Create the views with removed rows; return the table names with the views in their place."""
         names = self._names
         has_expired = self.expired_of(names.dead_letters).rows > 0 and self._has_attempts
         if not self.exists:
@@ -131,10 +131,10 @@ class Removals:
         return view
 
     def _with_expired(self, names: StreamTables) -> StreamTables:
-        """Add the dead letters that retention has removed: those that an attempt has closed, and that are gone.
+        """Add the dead letters that retention has removed: an attempt has closed them, and their rows are missing.
 
-        An attempt does not say which micro-batch its dead letter was from; what a replay left of a batch was from the
-        one that closed the batch.
+        An attempt does not record the micro-batch of its dead letter. For the rest of a replayed batch, it is the
+        micro-batch that closed the batch.
         """
         attempts, letters = qualified(names).attempts, qualified(names).dead_letters
         view = f"{_VIEW}with_expired"
@@ -156,13 +156,13 @@ class Removals:
         return replace(names, dead_letters=view)
 
     def expired_of(self, table: str) -> Expired:
-        """What retention has removed from a table."""
+        """Return the totals that retention has removed from a table."""
         return self.expired.get(table, Expired())
 
     def unaccounted(self, ledgers: Mapping[str, tuple[str, str]]) -> list[tuple[str, int]]:
-        """Tables from which retention has removed rows, and from which more, or fewer, are gone: how many.
+        """Return tables in which more or fewer rows are missing than retention has removed, and the difference.
 
-        `ledgers` has the ledger of each table, and SQL of how many rows a row of it has counted.
+        `ledgers` has the ledger of each table, and SQL of the number of table rows that a ledger row counts.
         """
         found = []
         for table, each in self.expired.items():
@@ -181,13 +181,13 @@ class Removals:
         return found
 
     def hashes_of(self, table: str) -> str | None:
-        """SQL of the hashes of what was removed from a table, by micro-batch."""
+        """Return SQL of the hashes of the rows removed from a table, by micro-batch; None without erasures."""
         if not self.exists:
             return None
         return f"SELECT micro_batch_id AS micro_batch, rows, hash FROM {_gone(table)}"  # noqa: S608
 
     def erased(self) -> dict[str, int]:
-        """How many units of each source were erased."""
+        """Return the number of erased units of each source."""
         if not self.exists:
             return {}
         tables = f"'{self._names.bronze}', '{self._names.dead_letters}'"
@@ -199,7 +199,7 @@ class Removals:
         )
 
     def totals(self) -> list[tuple[str, int]]:
-        """How many rows were removed, by table."""
+        """Return the number of erased rows, by table."""
         if not self.exists:
             return []
         return self._session.fetch(
@@ -208,7 +208,7 @@ class Removals:
         )
 
     def still_there(self) -> list[tuple[str, int, list[str]]]:
-        """Tables that have rows that the account says were removed: how many, and the first few."""
+        """Return tables that still have rows that the account lists as removed, with their number and the first few."""
         if not self.exists:
             return []
         return self._session.fetch(
@@ -218,7 +218,7 @@ class Removals:
 
 
 def unfinished(session: Session, account: str) -> list[str]:
-    """Ids of the erasures that were begun and not finished; `account` is the table of removals, or SQL of its rows."""
+    """Return the ids of unfinished erasures; `account` is the table of removals, or SQL of its rows."""
     rows = session.fetch(
         f"SELECT {REQUEST} FROM {account} "  # noqa: S608
         f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
@@ -231,10 +231,10 @@ def _gone(table: str) -> str:
 
 
 def not_removed(session: Session, table: str) -> str:
-    """SQL of whether a row of a table, or of its view, is there."""
+    """Return SQL that is true for rows of a table, or of its view, that were not removed."""
     return f"NOT {IS_REMOVED}" if IS_REMOVED in session.columns(table) else "true"
 
 
 def qualified(names: StreamTables) -> StreamTables:
-    """The names as a view has to write them, which looks in its own catalog."""
+    """Return names qualified with the catalog: a view resolves unqualified names in its own catalog."""
     return StreamTables(*(each if each.startswith(MEMORY) else f"{CATALOG}.{each}" for each in astuple(names)))

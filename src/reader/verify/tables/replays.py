@@ -1,8 +1,8 @@
-"""What the ledger and the table of attempts say of replays of dead letters; files and topics share it.
+"""Replays of dead letters in the ledger and the table of attempts, for both files and topics.
 
-A replay appends to the attempts, to bronze, to the dead letters, then to the ledger. The ledger is read first and the
-attempts right behind it, so each replay of the ledger has its attempts; a row of a micro-batch that the ledger lacks is
-of one that is being appended, or was interrupted.
+A replay appends to the attempts, to bronze, to the dead letters, then to the ledger. The ledger is read first, and the
+attempts right after it, so each replay in the ledger has its attempts. Rows of a micro-batch that is not in the ledger
+belong to a replay that is in progress or was interrupted.
 """
 
 from collections.abc import Callable
@@ -33,25 +33,25 @@ from reader.views import MEMORY
 BOOKED = f"{MEMORY}.main.verify_replays_booked"
 """Rows of the ledger of replays: ``source``, ``replay``, ``micro_batch``, and counts."""
 ATTEMPTS = f"{MEMORY}.main.verify_attempts"
-"""Attempts, and whether each is ``made``: the rows that it led to are in the tables."""
+"""Attempts; ``made`` is true if the resulting rows are in the tables."""
 BATCHES = f"{MEMORY}.main.verify_replay_batches"
 """Numbers of the micro-batches of replays, as ``micro_batch``."""
 KNOWN = f"{MEMORY}.main.verify_known_batches"
 """Numbers of all micro-batches of the ledger, as ``micro_batch``."""
 CHANGED = "raw_hash IS NOT NULL AND transform IS NOT NULL"
-"""SQL of whether a transform changed the bytes of an attempt. It also has those that a dead letter lacks."""
+"""SQL that is true if a transform changed the bytes. An attempt also has bytes that its dead letter lacks."""
 STATES = f"{MEMORY}.main.verify_letter_states"
-"""Of each dead letter that was replayed: ``source``, ``position``, ``letter``, ``outcome`` of its newest attempt."""
+"""Replayed dead letters: ``source``, ``position``, ``letter``, and ``outcome`` of the newest attempt."""
 
 
 class Replays:
-    """Replays of the dead letters of a stream, as of the last :meth:`load`; `exists` asks for the table of attempts."""
+    """Replays of a stream's dead letters, as of the last :meth:`load`; `exists` tells if the attempts table exists."""
 
     def __init__(self, session: Session, tables: StreamTables, exists: Callable[[], bool]) -> None:
         self._session = session
         self._tables = tables
         self._exists = exists
-        self.booked = 0  # rows of the ledger that are of replays
+        self.booked = 0  # number of ledger rows of replays
         self.attempts = 0
         self.has_table = False
 
@@ -61,7 +61,7 @@ class Replays:
         return bool(self.booked) and not self.has_table
 
     def load(self) -> float | None:
-        """Read the ledger, then the attempts; return when the newest attempt beyond the ledger was made, in seconds."""
+        """Read ledger and attempts; return the time of the newest attempt outside the ledger, in seconds since 1970."""
         self._load_ledger()
         self.has_table = self._exists()
         self._load_attempts()
@@ -71,7 +71,7 @@ class Replays:
             f"SELECT count(*), epoch(max(ingested_at) FILTER ({beyond})) FROM {ATTEMPTS}"  # noqa: S608
         )
         if newest is not None:
-            # Its rows are in bronze, or none of it was appended yet, and the dead letters are as they were.
+            # Either its rows are in bronze, or nothing was appended yet and the dead letters are unchanged.
             fetch(
                 f"UPDATE {ATTEMPTS} SET made = micro_batch IN (SELECT {MICRO_BATCH_ID} FROM {self._tables.bronze} "  # noqa: S608
                 f"WHERE {MICRO_BATCH_ID} NOT IN (FROM {KNOWN})) WHERE {beyond}"
@@ -87,9 +87,9 @@ class Replays:
         return None if newest is None else float(newest)
 
     def recovered(self) -> dict[str, tuple[int, bool]]:
-        """Of each batch that was closed, by source: how many units it is now, and whether a transform changed it.
+        """Return, for each closed batch by source, its number of units now, and whether a transform changed it.
 
-        Those are its salvaged units, and one for the rest that was left of it.
+        The units are the salvaged ones, plus one for the rest of the batch, if any.
         """
         return {
             source: (units, changed)
@@ -104,18 +104,18 @@ class Replays:
         }
 
     def is_closed(self, source: str, position: str, letter: str) -> str:
-        """SQL of whether a dead letter is closed."""
+        """Return SQL that is true if a dead letter is closed."""
         return (
             f"EXISTS (FROM {STATES} AS state WHERE state.source = {source} AND state.position = {position} "
             f"AND state.letter = coalesce({letter}, 1) AND state.outcome = '{ReplayOutcome.CLOSED}')"
         )
 
     def is_replayed(self, micro_batch: str) -> str:
-        """SQL of whether a row was appended by a replay."""
+        """Return SQL that is true if a replay appended the row."""
         return f"coalesce({micro_batch} IN (FROM {BATCHES}), false)"
 
     def landed_as_it_is(self) -> str:
-        """SQL of whether a row of bronze has the values of the bytes that landed at its place."""
+        """Return SQL that is true if a bronze row has the values of the landed bytes at its place."""
         closed = f"SELECT 1 FROM {ATTEMPTS} AS attempt WHERE attempt.source = {SOURCE} AND outcome = 'closed' AND "  # noqa: S608
         return (
             f"NOT EXISTS ({closed} salvaged IS NOT NULL) "
@@ -129,7 +129,7 @@ class Replays:
             f"list_sum(map_values({name}))::BIGINT AS {name}" if name in known else f"NULL::BIGINT AS {name}"
             for name in ("rescued", "discarded")
         )
-        # A ledger that is older than replays has none.
+        # A ledger from before replays existed lacks these columns.
         columns = f"{REPLAY}, {CLOSED}" if REPLAY in known else f"NULL::BIGINT AS {REPLAY}, NULL AS {CLOSED}"
         where = f"{REPLAY} IS NOT NULL" if REPLAY in known else "false"
         fetch(

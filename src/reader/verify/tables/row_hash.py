@@ -1,7 +1,7 @@
-"""SQL of the hashes that the ledger records, as docs/guarantees.md defines them; the consumer has other code for them.
+"""SQL of the hashes in the ledger, as docs/guarantees.md defines them, independent of the consumer's code.
 
-The text of a row has each column that is not null, by its first name, in the order of these names, and each part of it
-with its length in bytes before it. Its hash is the first 64 bits of MD5.
+The text of a row contains each column that is not null, under its first name, in the order of these names; each part is
+preceded by its length in bytes. The hash is the first 64 bits of the text's MD5.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
-_BACK = 1 << 63  # from unsigned numbers to signed ones
-# As Arrow writes them, decimals that are closer to 0 than this have an exponent.
+_BACK = 1 << 63  # converts unsigned to signed numbers
+# Arrow writes decimals that are closer to 0 than this with an exponent.
 _PLAIN, _PLAIN_SCALE = "0.000001", 6
 
 
 def row_hash_sql(schema: "Schema", fields: Iterable[Field], alias: str) -> str:
-    """SQL of the hash (UBIGINT) of a row of a table.
+    """Return SQL of the hash (UBIGINT) of a row of a table.
 
     Parameters
     ----------
     schema
-        The columns, by whatever names: of the table, or of one of its data files.
+        The columns of the table, or of one of its data files, under any of their names.
     fields
-        Fields of the newest contract that was applied, for the first names of those that were renamed.
+        Fields of the newest applied contract, for the first names of renamed fields.
     alias
-        What the query calls the table.
+        The table's alias in the query.
     """
     known = _by_name(fields)
     parts: dict[str, str] = {}
@@ -44,7 +44,7 @@ def row_hash_sql(schema: "Schema", fields: Iterable[Field], alias: str) -> str:
 
 
 def sum_sql(hashes: str) -> str:
-    """SQL of the hash (BIGINT) of a set of rows, an aggregate of the hashes of rows, or of other sets."""
+    """Return SQL of the hash (BIGINT) of a set of rows: an aggregate over hashes of rows or of other sets."""
     total = f"coalesce(sum({hashes}), 0) % {2 * _BACK}"  # with the sign of the sum
     return f"(({total} + {3 * _BACK}) % {2 * _BACK} - {_BACK})::BIGINT"
 
@@ -54,17 +54,17 @@ def _by_name(fields: Iterable[Field]) -> dict[str, Field]:
 
 
 def _named(parts: dict[str, str]) -> str:
-    """Parts with their names, in the order of these; those that are null are left out."""
+    """Return SQL of parts with their names, sorted by name, without nulls."""
     labels = {name: quoted(f"{len(name.encode())}:{name}") for name in parts}
     return f"concat('', {', '.join(f'{labels[name]} || {parts[name]}' for name in sorted(parts))})"
 
 
 def _framed(kind: "IcebergType", declared: Type | None, value: str, depth: int) -> str:
-    """A text with its length before it; null for null."""
+    """Return SQL of a text, preceded by its length; null for null."""
     text = _text(kind, declared, value, depth)
     if kind.is_primitive:
         return f"strlen({text}) || ':' || {text}"
-    framed = f"text_{depth}"  # a variable: the text is long, and has parts like itself
+    framed = f"text_{depth}"  # a variable: the SQL of the text is long, and nested
     return f"[strlen({framed}) || ':' || {framed} FOR {framed} IN [{text}]][1]"
 
 
@@ -114,10 +114,10 @@ def _object(kind: "IcebergType", declared: Type | None, value: str, depth: int) 
 
 
 def _decimal(precision: int, scale: int, value: str) -> str:
-    """A decimal as Arrow writes it: with all decimals, or, close to 0, with an exponent."""
+    """Return SQL of a decimal as Arrow writes it: with all decimals, or, close to 0, with an exponent."""
     sign = f"CASE WHEN {value} < 0 THEN '-' ELSE '' END"
     plain = f"{value}::VARCHAR"
-    if precision == scale:  # DuckDB leaves out the 0 before the point
+    if precision == scale:  # DuckDB omits the 0 before the decimal point
         plain = f"({sign} || '0' || ltrim({plain}, '-'))"
     if scale <= _PLAIN_SCALE:
         return plain

@@ -1,4 +1,4 @@
-"""What the tables and the ledger hold of a topic, by partition and offset. Everything is counted by DuckDB."""
+"""Rows of a topic in the tables and the ledger, by partition and offset, counted by DuckDB."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,11 +35,11 @@ LABEL = (
 _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 ListedUnits = tuple[int, list[str]]
-"""How many, and the first few as text: ``offset`` or ``offset[position]``."""
+"""The number of units, and the first few as text: ``offset`` or ``offset[position]``."""
 
 
 class TablesOfTopic:
-    """The tables of a stream that comes from a topic, as of the last :meth:`load`."""
+    """The tables of a stream that reads a topic, as of the last :meth:`load`."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class TablesOfTopic:
         self.properties: Mapping[str, str] = {}
 
     def load(self) -> float | None:
-        """Read the ledger, then both tables; return when the newest row beyond the ledger was judged, in seconds."""
-        self.properties = self._ledger_properties()  # before its rows, which are never behind them
+        """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
+        self.properties = self._ledger_properties()  # before the rows, which are never behind the properties
         fetch, tables, replays = self._session.fetch, self._tables, self._replays
         landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(tables.ledger) else ""
         fetch(
@@ -99,7 +99,7 @@ class TablesOfTopic:
         return attempted if newest is None else max(float(newest), attempted or 0.0)
 
     def totals(self) -> tuple[int, int, int]:
-        """Rows of bronze, dead letters that are not closed, and rows that do not come from the topic."""
+        """Return the number of bronze rows, of dead letters that are not closed, and of rows from other topics."""
         ((bronze, dead, foreign),) = self._session.fetch(
             f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live), "  # noqa: S608
             f"count(*) FILTER (part IS NULL) FROM {_UNITS}"
@@ -107,7 +107,7 @@ class TablesOfTopic:
         return bronze, dead, foreign
 
     def letters(self) -> dict[tuple[int, int], dict[int, list[str | None]]]:
-        """SHA-256 of the bytes of the dead letters that have them, by message and position."""
+        """Return the SHA-256 of the bytes of dead letters that contain them, by message and position."""
         found: dict[tuple[int, int], dict[int, list[str | None]]] = {}
         for part, at, position, raw_hash in self._session.fetch(
             f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND landed "  # noqa: S608
@@ -118,7 +118,7 @@ class TablesOfTopic:
         return found
 
     def expect(self, partition: int, counts: Sequence[tuple[int, int, str]]) -> None:
-        """Note how many units the message at each offset has, and its label."""
+        """Store the number of units and the label of the message at each offset."""
         import pyarrow as pa
 
         offsets, units, labels = zip(*counts, strict=True)
@@ -126,12 +126,12 @@ class TablesOfTopic:
         self._session.insert(_MESSAGES, found)
 
     def counted(self) -> int:
-        """How many units were noted."""
+        """Return the number of units that were stored."""
         ((units,),) = self._session.fetch(f"SELECT coalesce(sum(units), 0)::BIGINT FROM {_MESSAGES}")  # noqa: S608
         return int(units)
 
     def missing(self, partition: int) -> ListedUnits:
-        """Units of messages that no table has."""
+        """Return the units of messages that are in no table."""
         return self._listed(
             f"SELECT place, unnest(range(units)) AS position FROM {_MESSAGES} WHERE part = ? EXCEPT "  # noqa: S608
             f"SELECT place, position FROM {_UNITS} WHERE part = ? AND live",
@@ -139,9 +139,9 @@ class TablesOfTopic:
         )
 
     def surplus(self, partition: int, spans: Sequence[tuple[int, int]], *, has_gaps: bool) -> ListedUnits:
-        """Rows without a unit of their own: of no message within `spans`, or of one whose row is there already.
+        """Return rows without a unit: of no message within `spans`, or duplicates of the row of a unit.
 
-        If the topic `has_gaps`, a message that was read may have been removed since.
+        If the topic `has_gaps`, a message may have been removed since it was consumed.
         """
         read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans) or "false"
         return self._listed(
@@ -155,7 +155,7 @@ class TablesOfTopic:
         )
 
     def mislabelled(self, partition: int) -> ListedUnits:
-        """Rows with another key or other headers than their message."""
+        """Return rows whose key or headers differ from the message."""
         return self._listed(
             f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "  # noqa: S608
             "WHERE part = ? AND unit.is_there AND unit.label IS DISTINCT FROM message.label "
@@ -164,7 +164,7 @@ class TablesOfTopic:
         )
 
     def unbooked(self, partition: int) -> ListedUnits:
-        """Rows that are in no range of the ledger."""
+        """Return rows that are in no range of the ledger."""
         return self._listed(
             f"SELECT place, position FROM {_UNITS} AS unit WHERE part = ? AND NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
             "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)",
@@ -172,7 +172,7 @@ class TablesOfTopic:
         )
 
     def ranges(self, partition: int) -> list[tuple[int, int]]:
-        """Offsets that the ledger has rows of: where each range begins, and where it ends."""
+        """Return the ranges of offsets in the ledger, as first offset and end."""
         return [
             (at, behind)
             for at, behind in self._session.fetch(
@@ -182,7 +182,7 @@ class TablesOfTopic:
         ]
 
     def micro_batches(self, partition: int, first: int, end: int) -> tuple[int, int]:
-        """The first and the last micro-batch that took messages of a range of offsets."""
+        """Return the first and the last micro-batch with messages in a range of offsets; 0 if there is none."""
         ((low, high),) = self._session.fetch(
             f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} "  # noqa: S608
             "WHERE part = ? AND place < ? AND behind > ?",
@@ -191,12 +191,12 @@ class TablesOfTopic:
         return low or 0, high or 0
 
     def discarded(self) -> int:
-        """How many values were discarded, as the ledger says."""
+        """Return the number of discarded values in the ledger."""
         ((found,),) = self._session.fetch(f"SELECT coalesce(sum(discarded), 0)::BIGINT FROM {_RANGES}")  # noqa: S608
         return int(found)
 
     def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
-        """Of each new range of the ledger: where it begins, what it says, and what the tables have."""
+        """Return first offset, ledger counts and table counts of each new range of the ledger."""
         dead: dict[int, dict[str, int]] = {}
         held = (
             f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
@@ -232,7 +232,7 @@ class TablesOfTopic:
         return count, first or []
 
     def _place(self, column: str) -> str:
-        """Columns ``part`` and ``at`` of a name of a message; null if the message is not of the topic."""
+        """Return SQL of the columns ``part`` and ``place`` of a message's name; null for messages of other topics."""
         matches = f"regexp_extract({column}, '{_NAME}', 1) = '{self._topic}'"
         return (
             f"CASE WHEN {matches} THEN regexp_extract({column}, '{_NAME}', 2)::INTEGER END AS part, "
