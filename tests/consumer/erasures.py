@@ -73,10 +73,11 @@ def batch(*records: bytes) -> bytes:
 
 # What landed, in two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
 _LATE = visit(90, at="01:00")
+FRIEND = visit(14, "lisa", friend=PERSON)  # names the person in a field that is not in the contract
 FIRST = [
     ([visit(1), visit(2, "lisa")], [visit(10, PERSON, "06:10"), visit(11, PERSON, "09:00")]),
     ([visit(3), visit(3, amount=30)], [visit(12, PERSON), visit(12, PERSON, amount=5)]),  # conflicts
-    ([visit(4), visit(5, at="not a time")], [visit(13, PERSON, amount="much"), visit(14, "lisa", friend=PERSON)]),
+    ([visit(4), visit(5, at="not a time")], [FRIEND, visit(13, PERSON, amount="much")]),
     ([visit(6), visit(6)], [visit(15, PERSON, "no time"), visit(16, PERSON), visit(16, PERSON)]),
 ]
 SECOND = [([visit(7, at="08:30"), _LATE], [visit(17, PERSON, "01:00")]), ([visit(8, at="07:30")], [])]
@@ -92,11 +93,18 @@ class Lakes:
     landing: Landing
     session_of: SessionOf
 
-    def fill(self) -> None:
-        """Land two runs in both lakes, and take each through all layers."""
+    def fill(self, *, friend_stays: bool = False) -> None:
+        """Land two runs in both lakes, and take each through all layers.
+
+        `friend_stays`: the contract discards the field that names the person, so an erasure keeps the row.
+        """
+        rest = {FRIEND: [visit(14, "lisa")]} if friend_stays else {}
         for number, run in enumerate((FIRST, SECOND)):
             for settings, with_person in ((self.settings, True), (self.control, False)):
-                whole = [batch(*others, *(person if with_person else ())) for others, person in run]
+                whole = [
+                    batch(*others, *(person if with_person else (row for each in person for row in rest.get(each, []))))
+                    for others, person in run
+                ]
                 landing = self.landing if with_person else self.of_control
                 more = [CUT, gzip.compress(CUT)] if with_person and not number else []
                 landing.land([settings], *whole, *(more if landing.kafka else more[:1]))
