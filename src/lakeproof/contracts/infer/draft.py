@@ -1,7 +1,7 @@
 """Describe observed values as the properties of a contract, with notes on what is uncertain.
 
-All observed values fit, except for tolerated ones, and those of fields where null is allowed: then the drift policy
-has to be ``rescue``.
+All observed values fit, except for tolerated ones and those of fields where null is allowed; the latter need the drift
+policy ``rescue``.
 """
 
 import re
@@ -213,7 +213,7 @@ class Draft:
         return dict(_SCALAR)
 
     def _tell_times(self, seen: Observed, path: str) -> None:
-        """Note why a text is not a timestamp, if most of its values look like one."""
+        """Note why a text field is not a timestamp, if most of its values look like one."""
         total = sum(seen.tokens.values())
         (most, count), *others = seen.tokens.most_common()
         if most in TIMES and others:
