@@ -284,7 +284,7 @@ def _streams(tables: Sequence[SavedTable]) -> list[str]:
 
 
 def _leases(state: Engine, manifest: Manifest) -> list[str]:
-    """Return the leases of all queries that may write to the tables, so without those of modes and alerts."""
+    """Return the leases of all queries that may write to the tables: all except modes and alerts."""
     streams = _streams(manifest.tables)
     products = [each.name.partition(".")[2] for each in manifest.tables if each.name.startswith("gold.")]
     with transaction(state) as connection:

@@ -30,7 +30,7 @@ def portable(pattern: str) -> str:
 
 
 class _Parser:
-    """Each method parses from `_at`, appends to `_out`, and returns the size of what it parsed."""
+    """Each method parses from `_at`, appends to `_out`, and returns the size of the parsed part."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern

@@ -1,4 +1,4 @@
-"""Prepare what Spark needs to start: its jars, and an archive of its classes."""
+"""Prepare the start of Spark: its jars, and an archive of its classes."""
 
 from pathlib import Path
 

@@ -47,7 +47,7 @@ class ContractLog:
     def begin(self, stream: str, start: str, end: str) -> str | None:
         """Return the digest of the contract for a micro-batch of a source whose offsets cannot record it.
 
-        This is the current contract, or that of the first attempt if the same micro-batch was begun before.
+        This is the current contract, or the contract of the first attempt if the micro-batch was begun before.
         """
         with transaction(self._engine) as connection:
             begun = connection.execute(select(BEGUN).where(BEGUN.c.stream == stream)).one_or_none()

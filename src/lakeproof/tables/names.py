@@ -114,7 +114,7 @@ def silver_query(stream: str) -> str:
 
 
 def silver_tables(stream: str, suffix: str = "") -> SilverTables:
-    """Names of the silver tables of ``stream``; with a suffix, those of a rebuild."""
+    """Names of the silver tables of ``stream``; a suffix is for a rebuild."""
     return SilverTables(
         kept=f"silver.{stream}{suffix}",
         conflicts=f"silver.{stream}_conflicts{suffix}",
@@ -124,7 +124,7 @@ def silver_tables(stream: str, suffix: str = "") -> SilverTables:
 
 
 def gold_table(product: str, suffix: str = "") -> str:
-    """Name of the table of a data product; with a suffix, that of a rebuild."""
+    """Name of the table of a data product; a suffix is for a rebuild."""
     return f"gold.{product}{suffix}"
 
 
@@ -137,7 +137,7 @@ class SamplesTables:
 
 
 def samples_tables(product: str, anomalies: str, suffix: str = "") -> SamplesTables:
-    """Names of the tables of a product of samples; with a suffix, those of a rebuild."""
+    """Names of the tables of a product of samples; a suffix is for a rebuild."""
     return SamplesTables(gold_table(anomalies, suffix), gold_table(product, suffix))
 
 

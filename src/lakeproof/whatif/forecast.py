@@ -49,7 +49,7 @@ Advance = Callable[[int], None]
 
 
 class Change(StrEnum):
-    """What would become of a unit."""
+    """The effect of a contract on a unit."""
 
     STAYS = "stays"  # no change; a dead letter also keeps its set of reasons
     TO_DEAD_LETTERS = "to_dead_letters"  # a row of bronze would be a dead letter

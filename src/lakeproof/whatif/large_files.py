@@ -1,4 +1,4 @@
-"""Read large data files a few rows at a time: PyIceberg decodes whole row groups, and holds those of a file at once.
+"""Read large data files a few rows at a time: PyIceberg decodes whole row groups, and holds all of a file at once.
 
 Other tools compact files to 512 MB, which are gigabytes of rows.
 """

@@ -223,7 +223,7 @@ class Draft:
             )
 
     def _usual_kinds(self, seen: Observed, path: str) -> set[Token]:
-        """Kinds of scalars, without those of tolerated values."""
+        """Return the kinds of scalars, without kinds of tolerated values."""
         total = sum(seen.tokens.values())
         for kinds in _TOGETHER:
             others = {kind: count for kind, count in seen.tokens.items() if kind not in kinds}
