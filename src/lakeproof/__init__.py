@@ -1,1 +1,1 @@
-"""What the programs share: settings, contracts, the catalog, storage, table names, errors and logs."""
+"""Code shared by the programs: settings, contracts, the catalog, storage, table names, errors and logs."""

@@ -18,7 +18,7 @@ _LONGEST_PATH = 3_500  # bytes; Linux allows 4,096, of which names below the lak
 
 
 def folder(text: str) -> Path:
-    """Path of a folder, with ``~`` expanded."""
+    """Return the path of a folder, with ``~`` expanded."""
     if _ADDRESS.match(text) or _ALMOST_ADDRESS.match(text):
         raise UsageError(f"expected a folder, got the address {text!r}.", "Use a folder on this machine.")
     try:
@@ -106,18 +106,18 @@ def database(uri: str) -> str:
 
 
 def sqlite_uri(path: Path) -> str:
-    """SQLAlchemy's URI of a SQLite database, percent-encoded since ``?`` starts options."""
+    """Return SQLAlchemy's URI of a SQLite database, percent-encoded since ``?`` starts options."""
     return f"sqlite:///{quote(str(path.absolute()), safe='/ ')}"
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Path of a SQLite database; None for other databases."""
+    """Return the path of a SQLite database; None for other databases."""
     # Decodes like SQLAlchemy, whose import takes longer than a query of the reader.
     return Path(unquote(uri.removeprefix("sqlite:///"))).absolute() if uri.startswith("sqlite:") else None
 
 
 def without_password(uri: str) -> str:
-    """`uri` without its password, even if special characters are not percent-encoded."""
+    """Return `uri` without its password, even if special characters are not percent-encoded."""
     without = re.sub(r"(://[^/:@]*):.*@", r"\1:***@", uri)
     return re.sub(r"(?i)([?&]\w*password=)[^&]*", r"\1***", without)
 

@@ -33,7 +33,7 @@ _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.
 _CATALOG_TABLES = 2
-# Of Postgres: duplicate_table, unique_violation (in its own tables). SQLite has no code of its own for it.
+# Postgres: duplicate_table, unique_violation (in its own tables). SQLite has no specific code.
 _MADE_MEANWHILE = ("42P07", "23505", sqlite3.SQLITE_ERROR)
 
 
@@ -61,7 +61,7 @@ def open_catalog(settings: Settings) -> "Catalog":
 
 
 def _loaded(properties: Mapping[str, str]) -> "Catalog":
-    """The client of a catalog; of a REST catalog, one for each process, since each requests a token."""
+    """Return the client of a catalog; for a REST catalog, one per process, since each client requests a token."""
     load = _shared if properties["type"] == "rest" else _load
     return load(os.getpid(), tuple(properties.items()))
 
@@ -76,7 +76,7 @@ _shared = lru_cache(maxsize=4)(_load)
 
 
 def _code_of(error: Exception) -> str | int | None:
-    """What psycopg or sqlite3 say of an error that SQLAlchemy wraps."""
+    """Return the code of psycopg or sqlite3 for an error that SQLAlchemy wraps."""
     of_driver = getattr(error, "orig", None)
     code: str | int | None = getattr(of_driver, "sqlstate", None) or getattr(of_driver, "sqlite_errorcode", None)
     return code
@@ -84,7 +84,7 @@ def _code_of(error: Exception) -> str | int | None:
 
 @contextmanager
 def catalog_errors() -> Iterator[None]:
-    """Convert errors of PyIceberg into an UnavailableError."""
+    """Convert PyIceberg errors into an UnavailableError."""
     try:
         yield
     except LakeproofError:
@@ -94,7 +94,7 @@ def catalog_errors() -> Iterator[None]:
 
 
 def unreadable(error: Exception) -> UnavailableError:
-    """The UnavailableError for an error of PyIceberg."""
+    """Return the UnavailableError for a PyIceberg error."""
     first_line = (str(error).splitlines() or [""])[0]
     return full_disk(error) or UnavailableError(
         f"Cannot read the catalog: {type(error).__name__}: {first_line}",
@@ -103,10 +103,10 @@ def unreadable(error: Exception) -> UnavailableError:
 
 
 def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, Any]]:
-    """Rows of the embedded catalog, in the layout that Iceberg's JDBC catalog and PyIceberg share.
+    """Return rows of the embedded catalog, in the layout that Iceberg's JDBC catalog and PyIceberg share.
 
-    Read directly, since importing PyIceberg and SQLAlchemy takes longer than most statements of the reader. A catalog
-    without tables, before the first run, has no rows.
+    The database is read directly, since importing PyIceberg and SQLAlchemy takes longer than most statements of the
+    reader. A catalog without tables, before the first run, has no rows.
     """
     if not database.exists():
         return []
@@ -120,7 +120,7 @@ def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, An
 
 
 def table_or_none(catalog: "Catalog", name: str) -> "Table | None":
-    """A table; None if it does not exist."""
+    """Return a table; None if it does not exist."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -130,7 +130,7 @@ def table_or_none(catalog: "Catalog", name: str) -> "Table | None":
 
 
 def database_of(catalog: "Catalog") -> "Engine":
-    """Engine of an SQL catalog's database."""
+    """Return the engine of an SQL catalog's database."""
     engine: Engine = getattr(catalog, "engine")  # noqa: B009 - of SqlCatalog alone
     return engine
 
@@ -138,8 +138,8 @@ def database_of(catalog: "Catalog") -> "Engine":
 def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
     """Replace tables by others, without removing files: ``{"silver.a__rebuild_1": "silver.a"}``.
 
-    An SQL catalog does it in one transaction: readers see all old tables or all new ones. A REST catalog has no such
-    operation, so tables are dropped and renamed in turn.
+    In an SQL catalog, this is one transaction: readers see all old tables or all new ones. A REST catalog does not
+    support that, so tables are dropped and renamed in turn.
     """
     if not hasattr(catalog, "engine"):
         for new, name in tables.items():
@@ -155,7 +155,7 @@ def replace_tables(catalog: "Catalog", tables: Mapping[str, str]) -> None:
 
 
 def row_of(table: str) -> "ColumnElement[bool]":
-    """The condition for the row of a table in an SQL catalog's database."""
+    """Return the condition for the row of a table in an SQL catalog's database."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import and_
 
@@ -165,7 +165,7 @@ def row_of(table: str) -> "ColumnElement[bool]":
 
 
 def metadata_location(catalog: "Catalog", table: str) -> str | None:
-    """Where an SQL catalog says that a table's metadata is; None if the table does not exist."""
+    """Return the metadata location of a table in an SQL catalog; None if the table does not exist."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import select
 
@@ -187,12 +187,12 @@ def _replace_in_database(database: "Engine", tables: Mapping[str, str]) -> None:
 
 
 def metadata_text(content: bytes) -> str:
-    """Text of a table's metadata file, which may be compressed."""
+    """Return the text of a table's metadata file, which may be compressed."""
     return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
 
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
-    """Properties for :func:`pyiceberg.catalog.load_catalog`."""
+    """Return the properties for :func:`pyiceberg.catalog.load_catalog`."""
     database = settings.catalog.uri
     if settings.catalog.kind == "rest":
         own = {"uri": database} | _rest_warehouse(settings) | rest_login(settings)
@@ -208,13 +208,13 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
 
 
 def io_for_tasks(io: "FileIO") -> "FileIO":
-    """Access to a table's files without secrets, to be pickled; keys are found as by the AWS tools."""
+    """Return access to a table's files without secrets, for pickling; keys are found like in AWS tools."""
     own = {name: value for name, value in io.properties.items() if name.startswith(_OF_FILES)}
     return type(io)({name: value for name, value in own.items() if not re.search(HIDDEN, name)})
 
 
 def served_properties(settings: Settings) -> dict[str, str]:
-    """Properties for clients of `reader serve`: for PyIceberg, or with a prefix for Spark."""
+    """Return properties for clients of `reader serve`: for PyIceberg, or with a prefix for Spark."""
     own = {"type": "rest", "uri": f"http://{settings.serve.host}:{settings.serve.port}"}
     if settings.serve.token:
         own["token"] = settings.serve.token.get_secret_value()
@@ -222,7 +222,7 @@ def served_properties(settings: Settings) -> dict[str, str]:
 
 
 def spark_properties(settings: Settings) -> dict[str, str]:
-    """Spark configuration of the catalog, of its file access, and of S3A for checkpoints."""
+    """Return the Spark configuration of the catalog, its file access, and S3A for checkpoints."""
     prefix = f"spark.sql.catalog.{CATALOG}"
     catalog = {"cache-enabled": "false"}
     database = settings.catalog.uri
@@ -243,12 +243,12 @@ def spark_properties(settings: Settings) -> dict[str, str]:
 
 
 def duckdb_secret(settings: Settings) -> str | None:
-    """Statement that gives DuckDB access to S3; None if the lake does not use S3."""
+    """Return the statement that gives DuckDB access to S3; None if the lake does not use S3."""
     return duckdb_secret_of("lake_s3", settings.s3) if uses_s3(settings) else None
 
 
 def duckdb_secret_of(name: str, s3: S3Settings, scope: str | None = None) -> str:
-    """Statement that gives DuckDB access to S3, or to what is below a scope."""
+    """Return the statement that gives DuckDB access to S3, or only to addresses below a scope."""
     options = {"TYPE": "s3", "REGION": quoted(s3.region)} | ({"SCOPE": quoted(scope)} if scope else {})
     keys = _keys(s3, "KEY_ID", "SECRET", "SESSION_TOKEN")
     options |= {name: quoted(value) for name, value in keys.items()} or {"PROVIDER": "credential_chain"}
@@ -263,7 +263,7 @@ def duckdb_secret_of(name: str, s3: S3Settings, scope: str | None = None) -> str
 
 
 def uses_s3(settings: Settings) -> bool:
-    """Whether the lake may use S3; a REST catalog does not say before a table is loaded."""
+    """Whether the lake may use S3; with a REST catalog, that is unknown before a table is loaded."""
     uris = (settings.landing.uri, settings.catalog.warehouse_uri, settings.state.checkpoints)
     if "s3" in {scheme_of(uri) for uri in uris}:
         return True
@@ -271,14 +271,14 @@ def uses_s3(settings: Settings) -> bool:
 
 
 def _rest_warehouse(settings: Settings) -> dict[str, str]:
-    """The warehouse of a REST catalog; unset for a server with a single one."""
+    """Return the warehouse of a REST catalog; empty if unset, for a server with a single warehouse."""
     if "warehouse" not in settings.catalog.model_fields_set:
         return {}
     return {"warehouse": settings.catalog.warehouse.rstrip("/")}
 
 
 def rest_login(settings: Settings) -> dict[str, str]:
-    """How to log in to a REST catalog: properties that Iceberg and PyIceberg share."""
+    """Return the login properties of a REST catalog, which Iceberg and PyIceberg share."""
     own = settings.catalog
     if own.token:
         return {"token": own.token.get_secret_value()}
@@ -297,7 +297,7 @@ def rest_login(settings: Settings) -> dict[str, str]:
 
 
 def _jdbc(database: str) -> dict[str, str]:
-    """JDBC address of a database, and the properties of its user."""
+    """Return the JDBC address of a database, and the properties of its user."""
     if path := sqlite_path(database):
         # As a URI, since the driver would parse ? in a plain path as the start of options.
         return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": str(_BUSY_SECONDS * 1000)}
@@ -317,7 +317,7 @@ def _jdbc(database: str) -> dict[str, str]:
 
 
 def s3_without_keys(s3: S3Settings) -> dict[str, str]:
-    """S3 properties for Iceberg and PyIceberg, without secrets."""
+    """Return the S3 properties for Iceberg and PyIceberg, without secrets."""
     properties = {"client.region": s3.region, "s3.region": s3.region}
     if s3.endpoint_url:
         properties |= {"s3.endpoint": s3.endpoint_url, "s3.path-style-access": "true"}
@@ -329,7 +329,7 @@ def _s3_file_io(s3: S3Settings) -> dict[str, str]:
 
 
 def _keys(s3: S3Settings, key_id: str, secret: str, token: str) -> dict[str, str]:
-    """The keys of the settings under a client's own names; empty if the client is to find its keys itself."""
+    """Return the keys of the settings under a client's own names; empty if the client finds its keys itself."""
     if not (s3.access_key_id and s3.secret_access_key):
         return {}
     of_session = {token: s3.session_token.get_secret_value()} if s3.session_token else {}
@@ -361,5 +361,5 @@ def _s3a(s3: S3Settings) -> dict[str, str]:
 
 
 def quoted(text: object) -> str:
-    """Quote a text as a string of SQL."""
+    """Quote a text as an SQL string."""
     return "'" + str(text).replace("'", "''") + "'"

@@ -30,9 +30,9 @@ class Checkpoint(Generic[PositionT]):
     committed_at: datetime | None = field(default=None, compare=False)
 
     def fits(self, accounted: PositionT) -> bool:
-        """Whether a query that resumes here reads exactly what follows `accounted`.
+        """Whether a query that resumes from here reads exactly the data after `accounted`.
 
-        An uncommitted micro-batch is repeated: it is accounted for already, or it is the next one.
+        An uncommitted micro-batch is repeated: it is already accounted for, or is the next one.
         """
         return accounted == self.end or (not self.committed and self.start in (accounted, None))
 
@@ -120,7 +120,7 @@ def _unusable(root: str) -> LakeproofError:
 
 
 def remove_checkpoint(settings: Settings, query: str) -> bool:
-    """Remove a query's checkpoint; return whether there was one."""
+    """Remove a query's checkpoint; return whether it existed."""
     root = encoded(checkpoint_folder(settings, query))
     if scheme_of(root) == "s3":
         from lakeproof.storage.s3 import remove_prefix

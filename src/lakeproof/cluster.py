@@ -1,4 +1,4 @@
-"""A cluster of Spark's: what its executors must reach, and the properties that they start with."""
+"""Spark clusters: the places that executors must reach, and the properties that they start with."""
 
 import os
 import sys
@@ -12,27 +12,27 @@ from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 
 QUICK_PYTHON = files("consumer") / "worker.sh"
-"""What starts the Python of the driver as a worker of Spark's."""
-_UNPACKED = "lakeproof-environment"  # folder that an executor unpacks its Python packages to
+"""Script that starts the driver's Python as a Spark worker."""
+_UNPACKED = "lakeproof-environment"  # folder into which an executor unpacks its Python packages
 _OF_DRIVER = ("sqlite-jdbc", "postgresql", "hadoop-", "spark-hadoop-cloud", "wildfly")
-"""Beginnings of the names of jars that only a driver uses: for catalogs and checkpoints."""
+"""Prefixes of the names of jars that only a driver uses, for catalogs and checkpoints."""
 
 
 def is_submitted() -> bool:
-    """Whether a spark-submit has started this program, beside a JVM."""
+    """Whether spark-submit has started this program, beside a JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def python_beside_driver(settings: Settings) -> str | None:
-    """The Python of what Spark runs beside the driver, where it is not that of the tasks."""
+    """Return the Python of Spark's processes beside the driver; None if tasks use the same one."""
     if not settings.spark.is_remote:
         return None
-    # The script is for JVMs that this program has started: it reads a variable of theirs.
+    # The script is only for JVMs that this program has started: it reads a variable of their environment.
     return str(QUICK_PYTHON) if settings.spark.takes("workers") and not is_submitted() else sys.executable
 
 
 def places_of(settings: Settings) -> dict[str, str]:
-    """What a lake consists of beside landing zones, by settings: addresses of folders and databases."""
+    """Return the addresses of a lake's folders and databases by setting, without landing zones."""
     places = {
         "LAKE_CHECKPOINTS": encoded(settings.state.checkpoints),
         "LAKE_CATALOG_URI": settings.catalog.uri,
@@ -44,12 +44,12 @@ def places_of(settings: Settings) -> dict[str, str]:
 
 
 def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
-    """Refuse places that the executors of a cluster cannot see; say which master it is otherwise.
+    """Refuse places that the executors of a cluster cannot see; otherwise, return the master.
 
     Parameters
     ----------
     settings
-        With the master that runs the tasks.
+        Settings with the master that runs the tasks.
     places
         Percent-encoded addresses of folders and databases, by the setting or option that names them.
     """
@@ -77,12 +77,12 @@ def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
 
 
 def executor_properties(settings: Settings) -> dict[str, str]:
-    """Spark's properties of executors that somebody has asked for."""
+    """Return the Spark properties of executors that are set explicitly."""
     own, asked = settings.spark, settings.spark.model_fields_set
     found = {
         "spark.executor.instances": own.executors,
         "spark.executor.cores": own.executor_cores,
-        # How many a standalone master starts, it computes from the cores.
+        # A standalone master computes the number of executors from the cores.
         "spark.cores.max": own.executors * own.executor_cores if own.executors and own.executor_cores else None,
         "spark.executor.memory": own.executor_memory if "executor_memory" in asked else None,
         "spark.executor.memoryOverhead": own.executor_overhead,
@@ -94,22 +94,22 @@ def executor_properties(settings: Settings) -> dict[str, str]:
 
 
 def executor_defaults(settings: Settings) -> dict[str, str]:
-    """Spark's properties of executors for which nobody has asked for anything else, also not in Spark's own files."""
+    """Return the Spark properties of executors that apply unless set elsewhere, also in Spark's own files."""
     own = settings.spark
     return {
         "spark.executor.memory": own.executor_memory,
-        # Tasks work in Python, and an executor that has no room for it is killed. Spark's default is a tenth.
+        # Tasks run in Python, and an executor without memory for Python is killed. Spark's default is a tenth.
         "spark.executor.memoryOverhead": f"{own.executor_cores or 1}g",
     }
 
 
 def jars_of_executors(jars: Sequence[str]) -> list[str]:
-    """The jars that executors need as well: to read tables and topics in Spark."""
+    """Return the jars that executors need, too: to read tables and topics in Spark."""
     return [jar for jar in jars if not Path(jar).name.startswith(_OF_DRIVER)]
 
 
 def find_jars(settings: Settings) -> list[str]:
-    """The jars that Spark starts with."""
+    """Return the jars that Spark starts with."""
     jars = [str(jar) for jar in sorted(settings.spark.jars.absolute().glob("*.jar"))]
     if not jars:
         raise UnavailableError(
@@ -119,7 +119,7 @@ def find_jars(settings: Settings) -> list[str]:
 
 
 def log_options(settings: Settings) -> list[str]:
-    """Options of the driver's JVM that let it write its log to a file."""
+    """Return the options with which the driver's JVM writes its log to a file."""
     return [
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs}",
@@ -128,18 +128,18 @@ def log_options(settings: Settings) -> list[str]:
 
 
 def class_paths(jars: Sequence[str], *, is_remote: bool) -> dict[str, str]:
-    """Spark's properties that let the driver, and executors if they are elsewhere, have the jars."""
+    """Return the Spark properties that give the jars to the driver, and to executors on other machines."""
     own = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     return own | ({"spark.jars": ",".join(jars_of_executors(jars))} if is_remote else {})
 
 
 def quoted_option(option: str) -> str:
-    """A JVM's option as Spark splits a list of them."""
+    """Quote a JVM option for a list of options that Spark splits."""
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def submit_properties(settings: Settings) -> dict[str, str]:
-    """What a spark-submit has to be given beside its own options: what is fixed once its JVM runs."""
+    """Return the properties that spark-submit needs, since they cannot change once its JVM runs."""
     return {
         **class_paths(find_jars(settings), is_remote=True),
         "spark.driver.extraJavaOptions": " ".join(map(quoted_option, log_options(settings))),

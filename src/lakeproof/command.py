@@ -30,7 +30,7 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def application(name: str, help_text: str, variables: Sequence[str] = (), *, judges: bool = False) -> typer.Typer:
-    """Create the Typer application of a program, with settings in its help, and in its version which judge runs."""
+    """Create the Typer application of a program: its help lists settings, and its version can name the judge."""
     app = typer.Typer(name=name, no_args_is_help=True, pretty_exceptions_enable=False)
 
     def print_version(wanted: bool) -> None:
@@ -70,7 +70,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
         interrupted = True
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless the signal is ignored
         signal.signal(signal.SIGINT, interrupt)
     try:
         try:
@@ -89,7 +89,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
 
 
 def wide_console() -> "Console":
-    """A console that does not wrap lines unless it is a terminal."""
+    """Return a console that wraps lines only on a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -116,7 +116,7 @@ def print_error(error: LakeproofError) -> None:
 def _judge() -> str:
     try:
         return f" (judge: {judge_choice(load_settings().judge)})"
-    except LakeproofError:  # a version can be had with wrong settings, too
+    except LakeproofError:  # the version is printed even with wrong settings
         return " (judge: none, see `lakeproof doctor`)"
 
 

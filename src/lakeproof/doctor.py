@@ -1,4 +1,4 @@
-"""Checks of what a program needs on this machine."""
+"""Check the requirements of a program on this machine."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
 
 
 def checks_for(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> list[Check]:
-    """Checks of `program`, cheapest first."""
+    """Return the checks of `program`, cheapest first."""
     if program is Program.COLLECTOR:
         return _of_collector(settings)
     # Commands that read only tables need no contracts: SQL, shell, list of tables.
@@ -110,7 +110,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
 
 
 def checks_of_streams(settings: Settings, program: Program) -> list[Check]:
-    """Checks of where the files of each stream land. They read contracts and ledgers, so no program makes them."""
+    """Return checks of each stream's landing zone. They read contracts and ledgers, so programs do not run them."""
     if program is Program.COLLECTOR:
         return []
     streams = sorted(file.stem for file in settings.contracts.glob("*.yaml"))
@@ -130,7 +130,7 @@ def _stream(settings: Settings, stream: str, program: Program) -> str:
     if program is Program.PRODUCER and not zone.is_own:
         _writable(path)
     elif not path.exists():
-        if zone.is_own:  # below LAKE_LANDING, the first file makes it
+        if zone.is_own:  # below LAKE_LANDING, the first file creates it
             raise UnavailableError(
                 f"There is no folder {path}, where {zone.given_by} says that files of {stream} land.",
                 "Create or mount it, or correct the address.",
@@ -156,8 +156,8 @@ def _contracts(folder: Path) -> str:
 
 
 def find_java() -> tuple[Path, int]:
-    """Path and version of the Java that Spark runs."""
-    home = os.environ.get("JAVA_HOME")  # as Spark looks for it
+    """Return path and version of the Java that Spark runs."""
+    home = os.environ.get("JAVA_HOME")  # like Spark
     java = shutil.which(f"{home}/bin/java" if home else "java")
     hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
     if java is None:
@@ -176,7 +176,7 @@ def _java() -> str:
 
 
 def _java_release(java: Path) -> str:
-    """Text with Java's version, from its file `release` to avoid starting a JVM."""
+    """Return a text with Java's version, if possible from its file `release`, to avoid starting a JVM."""
     try:
         return (java.resolve().parents[1] / "release").read_text()
     except OSError:
@@ -199,7 +199,7 @@ def _judge(settings: Settings) -> str:
 
 
 def _of_collector(settings: Settings) -> list[Check]:
-    """Checks of the collector, which starts without a broker and waits for one."""
+    """Return the checks of the collector, which starts without a broker and waits for one."""
     own = settings.collector
     where = f"{own.host} port {own.port}"
     checks = [

@@ -5,7 +5,7 @@
     LakeproofError          exit code 1; printed as one line and a hint, never as a stack trace
     ├── UsageError          exit code 2; the command line, the settings or a contract is wrong
     ├── UnavailableError    exit code 3, retryable; something outside is missing, unreachable or refuses
-    ├── PausedError         exit code 5; too many units of a stream are bad, and nothing of them was committed
+    ├── PausedError         exit code 5; too many units of a stream are bad, and none of them was committed
     └── OutputError         exit code 1; standard output cannot be written
         └── OutputClosedError   its reader has closed it: the program ends silently
 
@@ -72,7 +72,7 @@ class LakeproofError(Exception):
 
 
 def expected(error: "ErrorDetails") -> str:
-    """Translate an error of pydantic into "expected X, got Y"."""
+    """Translate a pydantic error into "expected X, got Y"."""
     kind, given = error["type"], error["input"]
     if kind == "missing":
         return "required, but missing."

@@ -1,7 +1,7 @@
 """Registered readers: a tag of Iceberg keeps the snapshot that a reader needs, up to a deadline.
 
-Any tool that expires snapshots honours the tag, and drops it once its deadline has passed. Our maintenance also keeps
-all snapshots after that one, so that a streaming reader can go on from it.
+Any tool that expires snapshots honors the tag, and drops it once its deadline has passed. Our maintenance also keeps
+all later snapshots, so that a streaming reader can continue from the tagged one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,33 +25,33 @@ log = structlog.get_logger()
 
 PREFIX = "lakeproof-reader-"
 OF_BACKUP = "lakeproof-backup-"
-"""Of the names of tags that keep the files of a backup."""
+"""Prefix of the names of tags that keep the files of a backup."""
 _MAIN = "main"
-_LONGEST_AGE = 10 * 365 * 86_400_000  # ms; Python has no times as late as Iceberg's longest
+_LONGEST_AGE = 10 * 365 * 86_400_000  # ms; Python cannot represent times as late as with Iceberg's longest age
 _RENEWAL = timedelta(hours=1)
-_CLOCKS_DIFFER = timedelta(seconds=30)  # of the machines that commit
+_CLOCKS_DIFFER = timedelta(seconds=30)  # between the machines that commit
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A branch or tag, which keeps its snapshot, and of a branch all that it comes from."""
+    """A branch or tag, which keeps its snapshot; a branch also keeps the ancestors of its snapshot."""
 
     name: str
     is_branch: bool
     snapshot_id: int
     at: datetime
-    """When its snapshot was committed."""
+    """Commit time of the snapshot."""
     until: datetime | None = None
-    """When Iceberg drops it."""
+    """Time when Iceberg drops the reference; None for never."""
 
     @property
     def is_hold(self) -> bool:
-        """Whether a registered reader made it."""
+        """Whether a registered reader created the reference."""
         return not self.is_branch and self.name.startswith(PREFIX)
 
     @property
     def has_passed(self) -> bool:
-        """Whether the next expiry drops it."""
+        """Whether the next expiry drops the reference."""
         return self.until is not None and self.until <= datetime.now(UTC)
 
     @property
@@ -61,7 +61,7 @@ class Reference:
 
     @property
     def lasts(self) -> str:
-        """Until when, in words."""
+        """The deadline in words; empty if there is none."""
         return f" until {self.until:%F %H:%M} UTC" if self.until else ""
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Reference:
 
 
 def references(metadata: Metadata) -> list[Reference]:
-    """Branches and tags of a table, without the main branch and those whose snapshot is missing."""
+    """Return branches and tags of a table, without the main branch and references to missing snapshots."""
     found = []
     for name, ref in sorted(metadata.get("refs", {}).items()):
         snapshot = snapshot_of(metadata, ref["snapshot-id"])
@@ -88,7 +88,7 @@ def _reference(name: str, ref: Metadata, snapshot: Metadata) -> Reference:
 
 
 def named(found: Sequence[Reference]) -> list[str]:
-    """References in words; backups, which may be many, in one line."""
+    """Format references in words; backups, which may be many, in one line."""
     backups = [each for each in found if each.name.startswith(OF_BACKUP)]
     last = max(backups, key=lambda each: each.until or datetime.max.replace(tzinfo=UTC), default=None)
     of_backups = [f"{count_of(len(backups), 'backup')}{last.lasts}"] if last else []
@@ -96,7 +96,7 @@ def named(found: Sequence[Reference]) -> list[str]:
 
 
 def holds_of(metadata: Metadata) -> list[Reference]:
-    """The registered readers of a table whose deadline has not passed."""
+    """Return the references of registered readers whose deadline has not passed."""
     return [each for each in references(metadata) if each.is_hold and not each.has_passed]
 
 
@@ -109,10 +109,10 @@ def hold(
     *,
     oldest: bool = False,
 ) -> Reference | None:
-    """Keep a snapshot of a table until a deadline: the given one, the oldest, or the newest.
+    """Keep a snapshot of a table until a deadline: the given one, the oldest or the newest.
 
-    If a reader of this name has one already, it keeps that one, and the later deadline. None if there is no table or
-    no snapshot, or the given one has expired.
+    A reader that already holds a snapshot keeps it, unless another one is given; for the same snapshot, the later
+    deadline applies. Return None if there is no table or no snapshot, or if the given one has expired.
     """
     tag, found = f"{PREFIX}{check_name(name)}", None
 
@@ -138,7 +138,7 @@ def hold(
 
 
 def release(catalog: "Catalog", table: str, name: str) -> bool:
-    """Keep nothing of a table for a reader any longer; return whether it kept something."""
+    """Release the snapshot of a table that a reader holds; return whether it held one."""
     tag, has_held = f"{PREFIX}{check_name(name)}", False
 
     def wanted(metadata: Metadata) -> None:
@@ -158,7 +158,7 @@ def check_name(name: str) -> str:
 
 
 def _oldest(metadata: Metadata) -> int | None:
-    """The oldest snapshot that the current one comes from."""
+    """Return the oldest ancestor of the current snapshot."""
     snapshots = {each["snapshot-id"]: each for each in metadata.get("snapshots", ())}
     at = found = current(metadata)
     while at in snapshots:
@@ -170,10 +170,10 @@ def _oldest(metadata: Metadata) -> int | None:
 def holding(
     open_catalog: "Callable[[], Catalog]", tables: Callable[[], tuple[Sequence[str], timedelta]], name: str
 ) -> Iterator[None]:
-    """Keep what tables have now, for as long as the block runs, if that may take longer than snapshots are kept.
+    """Hold the current snapshots of tables while the block runs, if that may take longer than snapshots are kept.
 
-    `tables` returns their names, and how long snapshots are kept. Nothing is read or written before a quarter of that
-    time. A catalog that cannot be written to is only logged.
+    `tables` returns the names of the tables, and how long snapshots are kept. Nothing is read or written before a
+    quarter of that time, or an hour. Errors of the catalog are only logged.
     """
     ending, held = Event(), set[str]()
     began = datetime.now(UTC) - _CLOCKS_DIFFER
@@ -182,7 +182,7 @@ def holding(
         try:
             names, keep = tables()
         except UsageError:
-            return  # of a contract or a product: whoever runs the block reports it
+            return  # in a contract or a product: the caller reports it
         try:
             while not ending.wait(min(keep / 4, _RENEWAL).total_seconds()):
                 catalog = open_catalog()
@@ -207,7 +207,7 @@ def holding(
 
 
 def _as_of(catalog: "Catalog", table: str, time: datetime) -> int | None:
-    """The snapshot that a table had at a time, or its first one after that."""
+    """Return the snapshot that a table had at a time, or its first one after that."""
     try:
         history = newest_metadata(catalog, table)[1].get("snapshot-log", [])
     except GoneError:

@@ -15,7 +15,7 @@ def logs_are_json() -> bool:
 
 
 def configure_logs() -> None:
-    """Write structlog's events to standard error: coloured on a terminal, otherwise JSON lines."""
+    """Write structlog's events to standard error: colored on a terminal, otherwise JSON lines."""
     renderers: list[structlog.types.Processor] = (
         [structlog.processors.JSONRenderer()] if logs_are_json() else [_printable, structlog.dev.ConsoleRenderer()]
     )

@@ -37,9 +37,9 @@ class Reason(StrEnum):
 
 
 NOT_READ = frozenset({Reason.CHANGED, Reason.ABSENT})
-"""Reasons of files that could not be read as they were listed."""
+"""Reasons of files that could not be read as listed."""
 WITHOUT_BYTES = NOT_READ | {Reason.TOMBSTONE}
-"""Reasons of whole batches of which there never were any bytes."""
+"""Reasons of whole batches whose bytes were never available."""
 OF_BATCHES = WITHOUT_BYTES | {
     Reason.EMPTY_BATCH,
     Reason.NOT_A_BATCH,
@@ -51,12 +51,12 @@ OF_BATCHES = WITHOUT_BYTES | {
 
 
 def reason_sets(reasons: Any) -> list[str]:
-    """Join the codes of the reasons of each unit, sorted, with ``+``, as the ledger writes them.
+    """Join the sorted codes of each unit's reasons with ``+``, as in the ledger.
 
     Parameters
     ----------
     reasons
-        An Arrow array of lists of reasons, as dead letters have them.
+        An Arrow array of lists of reasons, as in dead letters.
     """
     codes: list[str] = reasons.flatten().field("code").to_pylist()
     lengths = reasons.value_lengths().to_pylist()

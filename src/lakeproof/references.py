@@ -1,7 +1,8 @@
-"""Branches and tags of Iceberg: read and changed in any catalog and format version.
+"""Read and change Iceberg branches and tags, in any catalog and format version.
 
-The metadata of a table is handled as JSON, since PyIceberg writes none of format 3. An SQL catalog's pointer to it is
-swapped if it is still the expected one; a REST catalog changes the reference itself, if it is still the expected one.
+The metadata of a table is handled as JSON, since PyIceberg does not write format 3. In an SQL catalog, the pointer to
+the metadata is swapped if it still has the expected value; in a REST catalog, the server changes the reference if that
+still has the expected value.
 """
 
 import json
@@ -34,12 +35,12 @@ class GoneError(UsageError):
 
 
 def is_sql(catalog: "Catalog") -> bool:
-    """Whether it is an SQL catalog, whose pointers are changed here."""
+    """Whether a catalog is an SQL catalog, whose pointers are changed here."""
     return hasattr(catalog, "engine")
 
 
 def newest_metadata(catalog: "Catalog", name: str) -> tuple[str, Metadata]:
-    """The address of a table's newest metadata, and what is in it."""
+    """Return the address and the content of a table's newest metadata."""
     if is_sql(catalog):
         at, io = pointers_of(catalog).get(name), io_of(catalog)
     else:
@@ -51,12 +52,12 @@ def newest_metadata(catalog: "Catalog", name: str) -> tuple[str, Metadata]:
 
 
 def io_of(catalog: "Catalog") -> "FileIO":
-    """Access to the files of a catalog's tables."""
+    """Return access to the files of a catalog's tables."""
     return PlainFileIO(catalog.properties)
 
 
 def read_metadata(io: "FileIO", uri: str) -> bytes:
-    """The content of a metadata file; raise GoneError if it is missing."""
+    """Return the content of a metadata file; raise GoneError if it is missing."""
     try:
         with io.new_input(uri).open() as source:
             return source.read()
@@ -72,7 +73,7 @@ def parsed(content: bytes) -> Metadata:
 
 def write_metadata(catalog: "Catalog", before: str, metadata: Metadata) -> str:
     """Write a new metadata file of a table; `before` is the address of an earlier one."""
-    number = re.match(r"v?(\d+)", before.rpartition("/")[2])  # v3.metadata.json is of a Hadoop catalog
+    number = re.match(r"v?(\d+)", before.rpartition("/")[2])  # v3.metadata.json comes from a Hadoop catalog
     name = f"{int(number[1]) + 1 if number else 0:05}-{uuid.uuid4()}.metadata.json"
     metadata["last-updated-ms"] = max(now_ms(), metadata["last-updated-ms"])
     uri = f"{metadata['location'].rstrip('/')}/metadata/{name}"
@@ -82,19 +83,19 @@ def write_metadata(catalog: "Catalog", before: str, metadata: Metadata) -> str:
 
 
 def current(metadata: Metadata) -> int | None:
-    """The current snapshot of a table, if any."""
+    """Return the id of a table's current snapshot, if any."""
     found = metadata.get("current-snapshot-id")
     return None if found in (None, -1) else int(found)
 
 
 def snapshot_of(metadata: Metadata, snapshot_id: int | None) -> Metadata | None:
-    """A snapshot of a table, if it is still there."""
+    """Return a snapshot of a table; None if it is missing."""
     return next((each for each in metadata.get("snapshots", ()) if each["snapshot-id"] == snapshot_id), None)
 
 
 def tag_of(snapshot: Metadata, kept_until_ms: int) -> Metadata:
-    """A tag of a snapshot that lasts until some time."""
-    # Iceberg counts the age from the snapshot, not from the tag, and reads no table again that has an age below 1.
+    """Return a tag of a snapshot that lasts until a time."""
+    # Iceberg counts the age from the snapshot, not from the tag, and cannot read a table again with an age below 1.
     age = kept_until_ms - int(snapshot["timestamp-ms"])
     if age < 1:
         raise UsageError(
@@ -106,7 +107,7 @@ def tag_of(snapshot: Metadata, kept_until_ms: int) -> Metadata:
 
 
 def with_reference(metadata: Metadata, name: str, reference: Metadata | None) -> Metadata:
-    """Metadata with a reference, or without it. That of format 1 has no references at all."""
+    """Return metadata with a reference, or without it. Metadata of format 1 has no references at all."""
     snapshot_id = current(metadata)
     main = {} if snapshot_id is None else {_MAIN: {"snapshot-id": snapshot_id, "type": "branch"}}
     others = {each: ref for each, ref in metadata.get("refs", {}).items() if each != name}
@@ -116,10 +117,10 @@ def with_reference(metadata: Metadata, name: str, reference: Metadata | None) ->
 def change_tag(
     catalog: "Catalog", name: str, tag: str, wanted: Callable[[Metadata], Metadata | None]
 ) -> Metadata | None:
-    """Make a tag of a table what `wanted` makes of its newest metadata, and drop it where that is None; return it.
+    """Set a tag of a table to what `wanted` returns for its newest metadata, or drop it for None; return the tag.
 
-    A writer that is faster makes this try again; a lost answer is looked up in the table. `wanted` must make the same
-    of what it has made.
+    This is retried if another writer is faster; after a lost answer, the table is read again. `wanted` must return the
+    same tag for metadata that already has it.
     """
     errors: list[Exception] = []
     for attempt in range(_ATTEMPTS):
@@ -145,7 +146,7 @@ def change_tag(
 
 
 def swap_metadata(catalog: "Catalog", name: str, at: str, metadata: Metadata) -> bool:
-    """Give a table of an SQL catalog new metadata, if `at` is still its newest; return whether it was."""
+    """Replace the metadata of a table in an SQL catalog if `at` is still the newest; return whether it was."""
     earlier = {"metadata-file": at, "timestamp-ms": metadata["last-updated-ms"]}
     # Writers remove the files of this log that are old enough.
     metadata = metadata | {"metadata-log": [*metadata.get("metadata-log", ()), earlier]}
@@ -158,7 +159,7 @@ def swap_metadata(catalog: "Catalog", name: str, at: str, metadata: Metadata) ->
 
 
 def pointers_of(catalog: "Catalog") -> dict[str, str]:
-    """Where the metadata of each table of an SQL catalog is, at one instant."""
+    """Return the metadata location of each table of an SQL catalog, as of one instant."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import select
 
@@ -170,9 +171,9 @@ def pointers_of(catalog: "Catalog") -> dict[str, str]:
 
 
 def replace_pointers(catalog: "Catalog", changes: Sequence[tuple[str, str | None, str | None]]) -> bool:
-    """Replace addresses of metadata in an SQL catalog in one transaction, each if it is still the expected one.
+    """Replace metadata locations in an SQL catalog in one transaction, if all still have their expected values.
 
-    Return whether all of them were. None is the address of a table that does not exist, before or afterwards.
+    Return whether they had. None is the location of a table that does not exist, before or afterwards.
     """
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import delete, insert, update
@@ -194,7 +195,7 @@ def replace_pointers(catalog: "Catalog", changes: Sequence[tuple[str, str | None
                     return False
     except IntegrityError:
         return False
-    except SQLAlchemyError:  # perhaps only its answer was lost
+    except SQLAlchemyError:  # perhaps only the answer was lost
         now = pointers_of(catalog)
         if any(now.get(name) != new for name, _, new in changes):
             raise
@@ -229,7 +230,7 @@ def _change_on_server(
 
 
 def now_ms() -> int:
-    """The time, in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 

@@ -80,7 +80,7 @@ def _master(text: str) -> str:
         raise UsageError(
             f"{text!r} is not a Spark master.", "Write local[*], local[4], spark://HOST:PORT, yarn or k8s://HOST:PORT."
         )
-    # As spark-submit completes it: without a scheme, Spark's client of Kubernetes would try both.
+    # Completed as by spark-submit: without a scheme, Spark's Kubernetes client would try both.
     return re.sub(r"^k8s://(?!https?://)", "k8s://https://", text)
 
 
@@ -203,12 +203,12 @@ class _Concern(BaseModel):
                 self.__dict__[name] = SecretStr(value) if "SecretStr" in repr(field.annotation) else value
 
     def holds_secrets(self) -> bool:
-        """Whether one is set."""
+        """Whether a secret is set."""
         return any(getattr(self, name) != _public(getattr(self, name)) for name in self.secrets)
 
 
 def _public(value: object) -> str | None:
-    """The public part of a secret setting: an address without its password, otherwise None."""
+    """Return the public part of a secret setting: an address without its password, otherwise None."""
     if isinstance(value, SecretStr) or value is None:
         return None
     return without_password(str(value)).replace(":***@", "@")  # libpq then looks at PGPASSWORD and .pgpass
@@ -229,7 +229,7 @@ class LandingSettings(_InHome, title="Landing zone"):
         description="landing zone, a folder for each stream below it",
     )
     source: str | None = None
-    """Address of the files of the stream that is run, by `consumer run --source`; no variable sets it."""
+    """Address of the files of a stream, from `consumer run --source`; no variable sets it."""
     starting_files: Annotated[str, _checked(_starting_files)] = Field(
         "earliest",
         alias="LAKE_STARTING_FILES",
@@ -299,7 +299,7 @@ class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_
 
 
 class CatalogSettings(_InHome, title="Catalog and tables"):
-    """Which catalog the tables are in, and where they lie."""
+    """The catalog of the tables, and the place of their files."""
 
     secrets = ("uri", "token", "credential")
 
@@ -375,7 +375,7 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
             if info.field_name == "credential":
                 if not all(value.get_secret_value().partition(":")):
                     raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
-            # One that was refused is not in the data, and is what is reported.
+            # A refused credential is not in the data, and only its own error is reported.
             elif info.field_name not in ("token", "sigv4") and info.data.get("credential", value) is None:
                 raise UsageError(
                     "it is for LAKE_CATALOG_CREDENTIAL, which is not set.", "Set that as well, or leave it unset."
@@ -384,7 +384,7 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
 
     @property
     def warehouse_uri(self) -> str:
-        """Root URI of the warehouse, without a slash at its end."""
+        """Root URI of the warehouse, without a trailing slash."""
         return as_plain_uri(self.warehouse)
 
 
@@ -479,7 +479,7 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
 
 
 class ErasureSettings(_Concern, title="Erasure"):
-    """What erasures leave behind of whom they were for."""
+    """What erasures record about their conditions."""
 
     secrets = ("key",)
 
@@ -492,7 +492,7 @@ class ErasureSettings(_Concern, title="Erasure"):
 
 
 class MonitorSettings(_Concern, title="Monitoring"):
-    """What an application says of itself to other programs."""
+    """What an application reports to other programs."""
 
     metrics: Annotated[str, _checked(_listening)] | None = Field(
         None,
@@ -595,7 +595,7 @@ class SparkSettings(_Concern, title="Spark"):
 
     @property
     def python_of_executors(self) -> str:
-        """The Python that tasks run in on the machines of a cluster."""
+        """The Python that runs tasks on the machines of a cluster."""
         of_version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return self.python or (of_version if self.environment else sys.executable)
 
@@ -772,7 +772,7 @@ class S3Settings(_Concern, title="S3", alias_generator=_with_prefix("AWS_")):
 
 
 class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=_with_prefix("LAKE_SOURCE_")):
-    """How to reach the buckets of streams that land elsewhere than below LAKE_LANDING."""
+    """How to reach the buckets of streams that land outside of LAKE_LANDING."""
 
     endpoint_url: str | None = Field(
         None, description="S3 endpoint of a stream that has an address of its own; none: AWS_ENDPOINT_URL"
@@ -822,7 +822,7 @@ class Settings(_InHome, title="General"):
     source_s3: SourceS3Settings
 
     def s3_of_source(self, endpoint_url: str | None = None) -> S3Settings:
-        """How to reach the bucket of a stream that has an address of its own, with the endpoint of its contract."""
+        """Return S3 settings for a stream with its own address; `endpoint_url` is the endpoint of its contract."""
         own = self.source_s3
         found: S3Settings = own if own.access_key_id else self.s3
         endpoint = endpoint_url or own.endpoint_url or self.s3.endpoint_url
@@ -860,7 +860,7 @@ def load_settings(defaults: Mapping[str, str] | None = None, options: Mapping[st
 
 
 def secrets_of(settings: Settings) -> dict[str, str | None]:
-    """Values of the variables that a process needs beside pickled settings, see :class:`_Concern`; None is unset."""
+    """Return variables that a process needs besides pickled settings, see :class:`_Concern`; None means unset."""
     found: dict[str, str | None] = {}
     for name in filter(None, CONCERNS):
         concern = getattr(settings, name)
@@ -898,14 +898,14 @@ def settings_of(variables: Mapping[str, Any]) -> Settings:
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    """The variable that pydantic refused; for defaults, pydantic reports the field name."""
+    """Return the variable that pydantic refused; for defaults, pydantic reports the field name."""
     *concern, name = map(str, location)
     field = CONCERNS["".join(concern)].model_fields.get(name)
     return field.alias if field and field.alias else name
 
 
 def _not_empty(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Variables by upper-case name, without empty ones."""
+    """Return variables by upper-case name, without empty ones."""
     return {name.upper(): value for name, value in variables.items() if value != ""}
 
 

@@ -24,7 +24,7 @@ class Setting:
 
 
 def settings_in_words() -> list[Setting]:
-    """All settings, grouped by concern."""
+    """Return all settings, grouped by concern."""
     found: dict[str, Setting] = {}
     for place, concern in CONCERNS.items():
         for name, field in concern.model_fields.items():
@@ -36,13 +36,13 @@ def settings_in_words() -> list[Setting]:
 
 
 def by_concern() -> Iterator[tuple[str, list[Setting]]]:
-    """All settings by the title of their concern."""
+    """Yield all settings by the title of their concern."""
     for concern, settings in groupby(settings_in_words(), lambda setting: setting.concern):
         yield concern, list(settings)
 
 
 def as_markdown() -> str:
-    """The table of settings in the guide."""
+    """Return the table of settings for the guide."""
     lines = ["| variable | default | what |", "|---|---|---|"]
     for concern, settings in by_concern():
         lines.append(f"| **{concern}** | | |")
@@ -53,7 +53,7 @@ def as_markdown() -> str:
 
 
 def epilog(variables: Iterable[str] | None = None) -> str:
-    """Text below the options of a program's help: the given settings, or all of them by concern."""
+    """Return the text below the options of a program's help: the given settings, or all settings by concern."""
     if variables is None:
         lines = []
         for concern, settings in by_concern():
@@ -74,6 +74,6 @@ def _line(setting: Setting) -> str:
 def _default(field: FieldInfo) -> str:
     home = {"home": Path("$LAKE_HOME")}
     default = field.get_default(call_default_factory=True, validated_data=home)
-    # Independent of the machine: the guide contains it.
+    # Independent of the machine, since the guide contains the default.
     cache = str(user_cache_path())
     return "" if default is None else str(default).replace(cache, "~/.cache")

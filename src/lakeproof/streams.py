@@ -23,7 +23,7 @@ def printable(text: str) -> str:
 
 
 def open_standard_streams() -> None:
-    """Replace the standard streams by ones whose failures differ from those of other files.
+    """Replace the standard streams by streams whose failures differ from failures of other files.
 
     Failed writes to standard output raise :class:`lakeproof.errors.OutputError`: rich and typer would handle an
     ``OSError`` in their own way. Failed writes to standard error are dropped: a log must not stop the program.
@@ -44,7 +44,7 @@ def open_standard_streams() -> None:
 
 
 def drop_output() -> None:
-    """Discard what is buffered for standard output: the interpreter flushes it again on exit."""
+    """Discard the buffer of standard output, which the interpreter flushes again on exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
@@ -71,7 +71,7 @@ class _Errors(io.FileIO):
 
 
 def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """The same text stream, with escapes for characters that its encoding lacks."""
+    """Return a text stream like `before` that escapes characters which its encoding lacks."""
     terminal = raw.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

@@ -1,7 +1,7 @@
-"""What a catalog has, read at one instant, and changes of tables that are safe beside running consumers.
+"""Read the tables of a catalog as of one instant, and change them safely while consumers run.
 
-Of an SQL catalog, all tables are read in one statement and replaced in one transaction. Of a REST catalog, the server
-changes them, one table at a time.
+In an SQL catalog, all tables are read in one statement and replaced in one transaction. In a REST catalog, the server
+changes one table at a time.
 """
 
 from collections import defaultdict
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 20
 _LAYERS = {"silver": 2, "bronze": 3}  # after ops and gold
-_LOOKS = 200  # at the tables of one query, until two looks in a row find the same
+_LOOKS = 200  # maximum reads of the tables of one query, until two in a row are equal
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What becomes of a table: the metadata that it has, and that it gets; None where it has none, or is dropped."""
+    """Old and new metadata of a table: `old` is None if there is no table, `new` is None to drop the table."""
 
     name: str
     old: str | None
     new: Metadata | None
     keeps_table: bool = False
-    """Whether the table is the same one, and has the snapshot."""
+    """Whether the table is still the same one, and has the snapshot."""
 
 
 class Tables:
@@ -57,16 +57,16 @@ class Tables:
         self.io = io_of(self.catalog)
 
     def pointers(self) -> dict[str, str]:
-        """Where the metadata of each table is, at one instant."""
+        """Return the metadata location of each table, as of one instant."""
         found = pointers_of(self.catalog) if is_sql(self.catalog) else _on_server(self.catalog)
         return {name: at for name, at in sorted(found.items()) if name.rpartition(".")[0] in NAMESPACES}
 
     def read(self, uri: str) -> bytes:
-        """A metadata file; raise GoneError if it was removed."""
+        """Read a metadata file; raise GoneError if it was removed."""
         return read_metadata(self.io, uri)
 
     def tag(self, saved: SavedTable, tag: str, kept_until_ms: int) -> None:
-        """Tag the snapshot of a table, whatever is committed meanwhile."""
+        """Tag the snapshot of a table, regardless of concurrent commits."""
 
         def wanted(metadata: Metadata) -> Metadata:
             snapshot = snapshot_of(metadata, saved.snapshot_id)
@@ -77,9 +77,9 @@ class Tables:
         change_tag(self.catalog, saved.name, tag, wanted)
 
     def replace(self, changes: Iterable[Replacement], before: Mapping[str, str]) -> None:
-        """Replace the metadata of tables: of an SQL catalog all at once, of a REST catalog one after the other.
+        """Replace the metadata of tables: all at once in an SQL catalog, one after the other in a REST catalog.
 
-        `before` has an earlier address of each, to number the new one.
+        `before` has an earlier metadata address of each table, so that the new one gets a higher number.
         """
         changes = list(changes)
         for namespace in {each.name.partition(".")[0] for each in changes if each.new}:
@@ -104,10 +104,10 @@ def _listed(catalog: "Catalog") -> list[str]:
 
 
 def _on_server(catalog: "Catalog") -> dict[str, str]:
-    """The tables of a REST catalog, which answers for one table at a time.
+    """Return the tables of a REST catalog, which answers for one table at a time.
 
-    Those of one query are looked at until two looks in a row find the same: at the end of the first one, all were so.
-    What follows is looked at before what it follows, so that no table is ahead of one that it was filled from.
+    The tables of one query are read until two reads in a row are equal: at the end of the first read, all tables had
+    this state. Later layers are read before earlier ones, so that no table is ahead of one that it was filled from.
     """
     groups = _groups(_look(catalog, _listed(catalog)))
     for _ in range(_ATTEMPTS):
@@ -119,7 +119,7 @@ def _on_server(catalog: "Catalog") -> dict[str, str]:
 
 
 def _groups(tables: "Mapping[str, Table]") -> list[list[str]]:
-    """Names of tables that are filled by the same query, the last layers first."""
+    """Group the names of tables by the query that fills them, the last layers first."""
     groups: dict[tuple[int, str], list[str]] = defaultdict(list)
     for name, table in sorted(tables.items()):
         query = min((key for key in table.properties if key.startswith(MARKER)), default=name)
@@ -150,7 +150,7 @@ def _busy(what: str) -> UnavailableError:
 
 
 def _replace_on_server(tables: Tables, change: Replacement, before: str) -> None:
-    """Replace a table of a REST catalog. Where it is still the same one, the server does it in one commit."""
+    """Replace a table of a REST catalog: in one commit of the server if the table is still the same one."""
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
     catalog = tables.catalog
@@ -178,7 +178,7 @@ def _replace_on_server(tables: Tables, change: Replacement, before: str) -> None
 
 
 def _commit_back(table: Any, new: Metadata) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Requirements and updates that give a table the snapshot, the properties and the columns of other metadata."""
+    """Return requirements and updates that give a table the snapshot, properties and columns of other metadata."""
     from pyiceberg.table.update import (
         AssertRefSnapshotId,
         AssertTableUUID,

@@ -1,4 +1,4 @@
-"""What a restore would find missing: files of tables, and records that landed after the backup."""
+"""Find what a restore would miss: files of tables, and records that landed after the backup."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +26,16 @@ _AT_ONCE = 8
 
 
 class Files:
-    """Which files there are."""
+    """Checks whether files of tables exist."""
 
     def __init__(self, settings: Settings, io: "FileIO") -> None:
         self._settings = settings
         self._io = io
 
     def missing(self, metadata: "TableMetadata", snapshot_id: int) -> list[str]:
-        """Files of a snapshot that are gone."""
+        """Return the files of a snapshot that are gone."""
         location = encoded(plain(metadata.location))
-        # A bucket is listed: asking for each object would take minutes.
+        # A bucket is listed: a request for each object would take minutes.
         known = (
             {file.uri for file in open_storage(location, self._settings.s3).list()}
             if scheme_of(location) == "s3"
@@ -64,7 +64,7 @@ class Files:
 def lost_files(
     settings: Settings, io: "FileIO", stream: str, saved: "TableMetadata", live: "TableMetadata | None"
 ) -> list[str]:
-    """Landed files that the tables have now, that the backup does not have, and that are no longer there to be read."""
+    """Return landed files that are in the tables but not in the backup, and can no longer be read."""
     if live is None:
         return []
     zone = landing_zone(settings, stream, live.properties)
@@ -77,7 +77,7 @@ def lost_files(
 
 
 def lost_offsets(settings: Settings, stream: str, saved: "TableMetadata") -> list[str]:
-    """Ranges of messages that came after the backup, and that the topic has no longer."""
+    """Return ranges of messages that came after the backup, and are no longer in the topic."""
     recorded = recorded_topic(saved.properties)
     if recorded is None:
         return []
@@ -95,7 +95,7 @@ def lost_offsets(settings: Settings, stream: str, saved: "TableMetadata") -> lis
 
 
 def _sources(ledger: "TableMetadata", io: "FileIO") -> set[str]:
-    """Names of the files that a ledger has."""
+    """Return the names of the files in a ledger."""
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.table import Table
 

@@ -35,7 +35,7 @@ class SavedTable:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup has."""
+    """The content of a backup."""
 
     id: str
     taken_at: datetime
@@ -53,7 +53,7 @@ class Manifest:
         return OF_BACKUP + self.id
 
     def as_json(self) -> str:
-        """The text of the manifest."""
+        """Format the manifest as JSON."""
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=2, default=datetime.isoformat)
 
     @classmethod
@@ -83,7 +83,7 @@ class Folder:
         return open_storage(self.uri, self.settings.s3)
 
     def child(self, name: str) -> "Folder":
-        """A folder below this one."""
+        """Return a folder below this one."""
         return Folder(f"{self.uri}/{name}", self.settings)
 
     @property
@@ -95,7 +95,7 @@ class Folder:
         return str(local_path(self.uri)) if scheme_of(self.uri) == "file" else self.uri
 
     def read(self, name: str, manifest: Manifest) -> bytes:
-        """Read a file of a backup, and check that it is as it was written."""
+        """Read a file of a backup, and check that it is unchanged."""
         try:
             content = self.storage.read(f"{self.uri}/{name}")
         except FileAbsentError:
@@ -108,7 +108,7 @@ class Folder:
         return content
 
     def manifest(self) -> Manifest:
-        """The manifest of a backup; raise UsageError if this is not a backup."""
+        """Read the manifest of a backup; raise UsageError if this is not a backup."""
         try:
             return Manifest.parse(self.storage.read(f"{self.uri}/{MANIFEST}"), str(self))
         except FileAbsentError:
@@ -120,7 +120,7 @@ class Folder:
         raise UsageError(f"{self} is not a backup, or one that was interrupted.", hint) from None
 
     def backups(self) -> Iterator[tuple[Manifest, "Folder"]]:
-        """All backups in this folder, the oldest first."""
+        """Yield all backups in this folder, the oldest first."""
         names = sorted(file.uri for file in self.storage.list() if file.uri.endswith(f"/{MANIFEST}"))
         for uri in names:
             name = unquote(uri.rsplit("/", 2)[1])
@@ -128,21 +128,21 @@ class Folder:
             try:
                 yield folder.manifest(), folder
             except UsageError:
-                continue  # deeper, or of a newer version
+                continue  # in a deeper folder, or written by a newer version
 
 
 def folder_at(settings: Settings, where: str | None) -> Folder:
-    """The folder at a path or address; by default that of the lake."""
+    """Return the folder at a path or address; by default, the folder for backups of the lake."""
     given = str(settings.home / "backups") if where is None else folder_or_address(where)
     uri = as_uri(given)
     return Folder(as_uri(str(local_path(uri).resolve())) if scheme_of(uri) == "file" else uri, settings)
 
 
 def digest(content: bytes) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
 def now() -> datetime:
-    """The time, UTC, in whole seconds."""
+    """Return the current time in UTC, in whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""What a table's metadata becomes when it is restored."""
+"""Compute the metadata of a restored table."""
 
 import json
 from collections.abc import Callable
@@ -23,14 +23,14 @@ _MAIN = "main"
 
 
 def read_metadata(found: Metadata) -> "TableMetadata":
-    """Metadata as PyIceberg reads it."""
+    """Convert metadata to PyIceberg's model."""
     from pyiceberg.table.metadata import TableMetadataUtil
 
     return TableMetadataUtil.parse_raw(json.dumps(found))
 
 
 def is_same_table(saved: Metadata, live: Metadata) -> bool:
-    """Whether a table is the one of a backup: it has the id, and all columns, partitions and orders of then."""
+    """Whether a table is the one of a backup: same id and location, and all its schemas, partitions and sort orders."""
     if saved["table-uuid"] != live["table-uuid"] or saved["location"] != live["location"]:
         return False
     before, after = read_metadata(saved), read_metadata(live)
@@ -44,10 +44,10 @@ def is_same_table(saved: Metadata, live: Metadata) -> bool:
 def restored(
     saved: Metadata, live: tuple[str, Metadata] | None, tag: str, kept_until_ms: int, has_files: Callable[[int], bool]
 ) -> Metadata:
-    """The metadata of a restored table.
+    """Return the metadata of a restored table.
 
     A table that is still the same one keeps its newer snapshots, branches and tags, so that another backup can be
-    restored. Otherwise, of the snapshots of a backup only those return whose files are all there.
+    restored. Otherwise, only those snapshots of the backup are restored whose files all exist.
     """
     snapshot_id = current(saved)
     found = deepcopy(live[1] if live else saved)
@@ -79,15 +79,15 @@ def restored(
         found["snapshot-log"] = []
         return found
     snapshot = snapshot_of(found, snapshot_id) or {}
-    # The time of the backup's tags may have passed, or the clock was set back.
+    # The tags of the backup may have expired, or the clock was set back.
     found = with_reference(found, tag, tag_of(snapshot, max(kept_until_ms, snapshot["timestamp-ms"] + 1)))
     found["refs"][_MAIN] = saved.get("refs", {}).get(_MAIN, found["refs"][_MAIN])
     return found
 
 
 def is_restored(found: Metadata, live: Metadata) -> bool:
-    """Whether a table is as the restore would make it."""
+    """Whether a table already has the state that the restore would give it."""
     keys = (*_FROM_BACKUP, "table-uuid")
-    # A table without rows has no snapshot, or the one with the number -1: each writer has its own way.
+    # For a table without rows, some writers set no snapshot, and others the number -1.
     same = current(found) == current(live) and (found.get("refs") or {}) == (live.get("refs") or {})
     return same and {key: found.get(key) for key in keys} == {key: live.get(key) for key in keys}

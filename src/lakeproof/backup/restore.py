@@ -48,12 +48,12 @@ class TableChange:
 
     name: str
     action: str
-    rows: int | None = None  # afterwards; None if it is not of the backup
+    rows: int | None = None  # after the restore; None if the table is not in the backup
 
 
 @dataclass
 class Plan:
-    """What a restore does, and what speaks against it."""
+    """The actions of a restore, and the obstacles to it."""
 
     backup: str
     taken_at: str
@@ -61,23 +61,23 @@ class Plan:
     missing: dict[str, list[str]] = field(default_factory=dict)
     """Files of tables that are gone."""
     lost: dict[str, list[str]] = field(default_factory=dict)
-    """By stream, what landed after the backup and can no longer be read: names of files, or offsets."""
+    """By stream, sources that landed after the backup and can no longer be read: names of files, or offsets."""
     unknown: list[str] = field(default_factory=list)
-    """Streams whose tables are gone, so that nobody can say what landed after the backup."""
+    """Streams whose tables are gone, so that it is unknown what landed after the backup."""
     running: list[str] = field(default_factory=list)
     """Leases that are held."""
     differing: list[str] = field(default_factory=list)
-    """Contracts and products that differ from those of the backup, which stay."""
+    """Contracts and products that differ from those of the backup, and are not changed."""
     added: list[str] = field(default_factory=list)
-    """Contracts and products that are missing, which are put back."""
+    """Contracts and products that are missing, and are restored."""
     published: bool = False
     """Whether files were published after the backup."""
     way_back: str | None = None
-    """The backup of the lake as it was before."""
+    """Backup of the lake as it was before the restore."""
     is_done: bool = False
 
     def refusal(self, *, accept_loss: bool) -> LakeproofError | None:
-        """Why it cannot be carried out."""
+        """Return the error that prevents the restore; None if it can be carried out."""
         if self.running:
             return UnavailableError(
                 f"Consumers are running: {', '.join(self.running)}.", "Stop them. Nothing was changed."
@@ -117,7 +117,7 @@ def plan_restore(settings: Settings, folder: Folder, *, accept_loss: bool = Fals
 
 
 def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, way_back: bool = True) -> Plan:
-    """Restore a backup, if nothing speaks against it. If it is interrupted, it can be repeated."""
+    """Restore a backup, unless the plan has an obstacle. An interrupted restore can be repeated."""
     manifest = folder.manifest()
     _check_place(settings, folder, manifest)  # before anything is created
     with ExitStack() as held, catalog_errors():
@@ -130,13 +130,13 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
             raise refused
         if way_back and any(each.action in (_BACK, _OTHER, _DROPPED) for each in work.plan.tables):
             work.plan.way_back = _way_back(settings, folder)
-            # Its tags are in the tables now.
+            # The tables now have the tags of this backup.
             way = work.plan.way_back
             work = _work(settings, folder, manifest, accept_loss=True, are_held=True)
             work.plan.way_back = way
         with local_state(content) as (_, saved):
             for each in leases:
-                each.check()  # a machine that was suspended may have lost them
+                each.check()  # a machine that was suspended may have lost the leases
             put_back_sinks(saved, state, work.kept_tables)
             Tables(settings).replace(work.changes, work.before)
             for each in leases:
@@ -152,12 +152,12 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
 
 
 def as_json(plan: Plan) -> str:
-    """The plan, for programs."""
+    """Format the plan for programs."""
     return json.dumps(asdict(plan), indent=2)
 
 
 def lines(plan: Plan) -> Iterator[str]:
-    """The plan, for people."""
+    """Format the plan for people, in lines."""
     yield f"Backup {plan.backup}, taken at {plan.taken_at}:"
     for each in plan.tables:
         rows = "" if each.rows is None else f", {count_of(each.rows, 'row')}"
@@ -243,9 +243,10 @@ def _has_files(files: Files, metadata: object, snapshot_id: int) -> bool:
 
 
 def _later(manifest: Manifest, pointers: dict[str, str], live: dict[str, Metadata], work: _Work) -> None:
-    """Decide about tables that came after the backup.
+    """Decide whether to drop tables that were created after the backup.
 
-    A table that follows one of the backup would be ahead of it. Those of streams that the backup does not know stay.
+    A table that follows a table of the backup is dropped, since it would be ahead. Tables of streams that are not in
+    the backup stay.
     """
     known = {query for each in manifest.tables for query in each.markers}
     names = {each.name for each in manifest.tables}
@@ -265,7 +266,7 @@ def _later(manifest: Manifest, pointers: dict[str, str], live: dict[str, Metadat
 
 
 def _markers(metadata: Metadata) -> dict[str, str]:
-    """The checkpoints of a table's markers, by query; of gold, the id of the silver table that it follows."""
+    """Return checkpoint ids of a table's markers by query; for gold, the id of the silver table that it follows."""
     found = metadata.get("properties", {}).items()
     return {
         key.removeprefix(MARKER): json.loads(text)["marker"]["checkpoint_id"] for key, text in found if MARKER in key
@@ -278,12 +279,12 @@ def _stream(query: str) -> str | None:
 
 
 def _streams(tables: Sequence[SavedTable]) -> list[str]:
-    """The streams of a backup."""
+    """Return the streams of a backup."""
     return sorted(each.name.partition(".")[2] for each in tables if each.name.startswith("bronze."))
 
 
 def _leases(state: Engine, manifest: Manifest) -> list[str]:
-    """Leases of all queries that may write to the tables; modes and alerts have none of them."""
+    """Return the leases of all queries that may write to the tables: all except modes and alerts."""
     streams = _streams(manifest.tables)
     products = [each.name.partition(".")[2] for each in manifest.tables if each.name.startswith("gold.")]
     with transaction(state) as connection:

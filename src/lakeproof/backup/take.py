@@ -29,11 +29,11 @@ _ATTEMPTS = 5
 
 
 def back_up(settings: Settings, place: Folder, keep: timedelta) -> tuple[Manifest, Folder]:
-    """Back up the catalog and the state database, while consumers run; return the manifest, and where it is.
+    """Back up the catalog and the state database while consumers run; return the manifest and its folder.
 
-    Tags of Iceberg keep the files of the tables for the time `keep`.
+    Iceberg tags keep the files of the tables for the time `keep`.
     """
-    check_tables(settings)  # the tags would be in another lake
+    check_tables(settings)  # otherwise, the tags would be in another lake
     _check_place(settings, place)
     with catalog_errors(), local_state() as (path, saved):
         tables, at = Tables(settings), now()
@@ -63,13 +63,13 @@ def back_up(settings: Settings, place: Folder, keep: timedelta) -> tuple[Manifes
 
 
 def metadata_file(table: str) -> str:
-    """Name of the copy of a table's metadata."""
+    """Return the name of the copy of a table's metadata."""
     return f"tables/{table}.json"
 
 
 @contextmanager
 def local_state(content: bytes | None = None) -> Iterator[tuple[Path, Engine]]:
-    """A state database in a temporary file, which is removed at the end."""
+    """Open a state database in a temporary file, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
         path = Path(folder) / STATE
         if content is not None:
@@ -85,11 +85,11 @@ def _check_place(settings: Settings, place: Folder) -> None:
     """Refuse a place whose files would land as batches, or be removed as orphans of a table."""
     tables = (f"{settings.catalog.warehouse_uri}/{namespace}" for namespace in NAMESPACES)
     others = [settings.landing.uri]
-    if settings.catalog.kind == "sql":  # of a REST catalog, only the server knows the warehouse
+    if settings.catalog.kind == "sql":  # only the server of a REST catalog knows the warehouse
         others += map(encoded, tables)
     zones = [zone_at(uri, settings.s3) for uri in others]
     for path in sorted(settings.contracts.glob("*.yaml")):
-        with suppress(LakeproofError):  # a contract that cannot be read is no reason to have no backup
+        with suppress(LakeproofError):  # an unreadable contract does not prevent a backup
             zones.append(landing_zone(settings, path.stem))
     for zone in zones:
         if zone.contains(place.uri):
@@ -97,7 +97,7 @@ def _check_place(settings: Settings, place: Folder) -> None:
 
 
 def _tagged(tables: Tables, made: Manifest) -> tuple[list[SavedTable], dict[str, bytes]]:
-    """The tables at one instant, with tags that keep their files, and their metadata."""
+    """Return the tables as of one instant, with tags that keep their files, and their metadata."""
     for _ in range(_ATTEMPTS):
         try:
             pointers = {name: at for name, at in tables.pointers().items() if REBUILDING not in name}
@@ -106,7 +106,7 @@ def _tagged(tables: Tables, made: Manifest) -> tuple[list[SavedTable], dict[str,
             for each in found:
                 if each.snapshot_id is not None:
                     tables.tag(each, made.tag, int(made.kept_until.timestamp() * 1000))
-        except GoneError:  # another tool has expired the snapshot, or dropped the table: look again
+        except GoneError:  # another tool has expired the snapshot, or dropped the table: read again
             continue
         return found, {metadata_file(name): content for name, content in contents.items()}
     raise UnavailableError(
@@ -127,7 +127,7 @@ def _saved(name: str, at: str, metadata: Metadata) -> SavedTable:
 
 
 def _definitions(settings: Settings) -> dict[str, bytes]:
-    """The files of contracts and data products."""
+    """Return the files of contracts and data products."""
     folders = {"contracts": settings.contracts, "gold": settings.gold}
     return {
         f"{name}/{path.name}": path.read_bytes()

@@ -27,7 +27,7 @@ class Variable:
 
 
 def referring(settings: Settings) -> Settings:
-    """The settings with references instead of secrets, and without the password of Postgres."""
+    """Return the settings with references instead of secrets, and without the password of Postgres."""
     s3 = settings.s3
     changes: dict[str, object] = {}
     if s3.access_key_id and s3.secret_access_key:
@@ -66,11 +66,11 @@ def parts(text: str) -> Iterator[str | Variable]:
 
 
 def variables(texts: list[str]) -> list[str]:
-    """Sorted names of all variables that texts refer to."""
+    """Return the names of all variables that texts refer to, in order of first use."""
     found = (part.name for text in texts for part in parts(text) if isinstance(part, Variable))
     return list(dict.fromkeys(found))
 
 
 def reference(name: str) -> str:
-    """A reference to a variable."""
+    """Return a reference to a variable."""
     return _MARK.format(name)

@@ -36,7 +36,7 @@ class Client(StrEnum):
 
 
 def snippet(settings: Settings, client: Client, table: str, *, served: bool) -> str:
-    """The snippet for a client."""
+    """Return the snippet for a client."""
     if client is Client.DUCKDB and not served and settings.catalog.kind == "sql":
         served = True  # DuckDB speaks REST only
     if client is Client.JDBC and served:
@@ -246,7 +246,7 @@ def _dictionary(name: str, properties: Mapping[str, str]) -> list[str]:
 
 
 def _python(text: str) -> str:
-    """A Python expression of a text with references."""
+    """Convert a text with references to a Python expression."""
     pieces = [f'os.environ["{part.name}"]' if isinstance(part, Variable) else _string(part) for part in parts(text)]
     return " + ".join(pieces) or '""'
 
@@ -256,7 +256,7 @@ def _string(text: str) -> str:
 
 
 def _heredoc(text: str) -> str:
-    """The value of a properties file in a shell's here document."""
+    """Escape a value of a properties file for a shell's here document."""
     pieces = []
     for part in parts(text):
         if isinstance(part, Variable):
@@ -268,7 +268,7 @@ def _heredoc(text: str) -> str:
 
 
 def _sql(statement: str) -> str:
-    """A statement with ``getenv`` in place of references."""
+    """Replace the references in a statement by ``getenv``."""
     for name in variables([statement]):
         statement = statement.replace(f"'{reference(name)}'", f"getenv('{name}')")
     return statement

@@ -31,7 +31,7 @@ _JSON_NUMBER = re.compile(_JSON_INTEGER.pattern + r"(\.\d+)?([eE][+-]?\d+)?", re
 
 
 def known_options(kind: Type) -> tuple[str, ...]:
-    """The options of a type."""
+    """Return the names of the options that a type supports."""
     if kind in _STRINGS:
         return _TEXT
     if kind is PrimitiveType.TIMESTAMP:
@@ -116,7 +116,7 @@ def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | N
         number = Decimal(text)
     except InvalidOperation:
         return None
-    if not number.is_finite() or number.adjusted() > _LARGEST.adjusted():  # before its zeros are written out
+    if not number.is_finite() or number.adjusted() > _LARGEST.adjusted():  # before its zeros are expanded
         return None
     if kind in _FLOATING:
         return float(number) if abs(number) <= _LARGEST else None
@@ -124,7 +124,7 @@ def _value(text: str, kind: Type, name: str) -> int | float | Decimal | date | N
 
 
 def _whole(number: Decimal, behind_last: int, name: str) -> int | None:
-    """The equivalent inclusive bound for integers."""
+    """Return the equivalent inclusive bound for integers; None if the type cannot hold it."""
     match name:
         case "minimum":
             whole = math.ceil(number)

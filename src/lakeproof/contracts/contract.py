@@ -25,21 +25,21 @@ class Contract:
     """The contract of a stream."""
 
     stream: str  # also the name of its tables
-    version: str  # as the file says
+    version: str  # as in the file
     digest: str  # SHA-256 of the file's bytes: identifies the exact text that judged a record
-    # The fields of the tables, in the order of the columns. Records have those that are :attr:`live`.
+    # The fields of the tables, in the order of the columns. Records have only the :attr:`live` ones.
     fields: tuple[Field, ...]
     primary_key: tuple[str, ...]  # empty if nothing identifies a record
     # A field, or a path like ``event.timestamp``. The tables are partitioned by its day.
     event_time: str
     rules: tuple[Rule, ...] = ()
-    # For unknown fields, and values that do not fit where null is allowed.
+    # How to handle unknown fields, and values that do not fit where null is allowed.
     drift: DriftPolicy = DriftPolicy.FREEZE
     # None if the stream cannot have silver, see :attr:`no_silver`.
     silver: Silver | None = None
     breaker: Breaker = DEFAULT_BREAKER  # when too many units are bad
-    retention: Retention | None = None  # None to keep landed files for ever
-    maintenance: Maintenance = AS_SET  # of its tables, where it differs from the settings
+    retention: Retention | None = None  # None removes nothing
+    maintenance: Maintenance = AS_SET  # of the tables; overrides the settings
     landing: Landing = DEFAULT_LANDING
 
     @property
@@ -71,12 +71,12 @@ class Contract:
         return tuple(_deprecated(self.live, ""))
 
     def deprecated_in(self, paths: Iterable[str]) -> list[str]:
-        """The deprecated ones of some fields."""
+        """Return the deprecated fields that equal or contain one of `paths`."""
         return [each for each in self.deprecated if any(f"{path}.".startswith(f"{each}.") for path in paths)]
 
     @property
     def renamed(self) -> dict[str, str]:
-        """Current names of renamed fields by former name."""
+        """Current names of renamed fields, by former name."""
         return {name: field.name for field in self.fields for name in field.former_names}
 
     def __iter__(self) -> Iterator[Field]:

@@ -1,8 +1,8 @@
 """Compatibility of two contracts, in the terms of a schema registry.
 
 Backward compatible: a reader with the new contract accepts data of the old one. Forward compatible: a reader with the
-old contract accepts data of the new one. Unknown fields are not accepted, and neither is what is rescued or
-discarded: so the compatibility of fields does not depend on the drift policy, whose change is reported separately.
+old contract accepts data of the new one. Unknown fields do not count as accepted, nor do rescued or discarded values:
+the compatibility of fields does not depend on the drift policy. A change of the policy is reported separately.
 """
 
 import math

@@ -1,8 +1,8 @@
 """A contract as JSON Schema (draft-07), for schema registries and producers.
 
 Every record that goes to bronze is valid. The reverse does not hold: JSON Schema cannot express how a number is
-written, which times are valid, or duplicate keys. With the policies rescue and discard, the schema requires only what
-would make a dead letter: unknown fields are allowed, and any value is where null is.
+written, which times are valid, or duplicate keys. With the policies rescue and discard, the schema checks only what
+makes a dead letter: unknown fields are allowed, and so is any value where null is allowed.
 """
 
 import json
@@ -158,7 +158,7 @@ def _number(bound: Bound) -> int | float | None:
 
 
 def _values(text: str, kind: Type) -> list[Any]:
-    """The JSON values for allowed texts: for a scalar, ``"1"`` and 1."""
+    """Return the JSON values of an allowed text: for a scalar, both ``"1"`` and 1."""
     values: list[Any] = []
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
         values.append(text)

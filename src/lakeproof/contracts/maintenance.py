@@ -1,4 +1,4 @@
-"""How the tables of one stream or product are maintained, where that differs from the settings."""
+"""Maintenance options of the tables of one stream or product, which override the settings."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ _Hours = Annotated[float, BeforeValidator(_number)]
 
 
 class Maintenance(BaseModel):
-    """Each key is that of a setting LAKE_MAINTENANCE_…; None means that the setting counts."""
+    """Each field overrides the setting LAKE_MAINTENANCE_… of the same name; None means that the setting applies."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,4 +31,4 @@ class Maintenance(BaseModel):
 
 
 AS_SET = Maintenance()
-"""As the settings say."""
+"""No overrides: the settings apply."""

@@ -42,9 +42,9 @@ class BreakerAction(StrEnum):
 class Breaker:
     """When too many units of a stream are bad, and what to do then."""
 
-    share: Decimal = Decimal("0.25")  # of all units, from which on too many are bad
-    units: int = 200  # among fewer units than this, no number is too many
-    # Beside each micro-batch, all units of this time are counted, too; None for micro-batches alone.
+    share: Decimal = Decimal("0.25")  # smallest share of bad units that is too many
+    units: int = 200  # fewer units than this never trip the breaker
+    # All units of this time are also counted together; None to count only single micro-batches.
     over: timedelta | None = timedelta(hours=1)
     action: BreakerAction = BreakerAction.WARN
 
@@ -69,8 +69,8 @@ class Removable(StrEnum):
 class Retention:
     """How long a stream keeps what its tables hold, too."""
 
-    landed: timedelta | None = None  # landed files; None for ever, as for the others
-    archive: str | None = None  # folder or address to which they are copied before they are removed
+    landed: timedelta | None = None  # landed files; None, here and below, keeps them forever
+    archive: str | None = None  # folder or address where landed files are copied before removal
     dead_letters: timedelta | None = None  # dead letters that a replay has closed
     conflicts: timedelta | None = None  # rows of silver's table of conflicts
     late: timedelta | None = None  # rows of silver's table of late rows

@@ -1,8 +1,8 @@
-r"""Regular expressions that mean the same wherever a contract goes.
+r"""Regular expressions with the same meaning in every engine that reads a contract.
 
-Patterns are evaluated with RE2, in linear time, and exported in JSON Schemas, which use ECMA-262. Only what means the
-same in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``, ``* + ? {n,m}``, ``^`` and ``$``.
-As in JSON Schema, it can match anywhere in the text; ``^…$`` matches all of it.
+Patterns are evaluated with RE2, in linear time, and exported in JSON Schemas, which use ECMA-262. Only syntax with the
+same meaning in both is supported: literals, ``.``, classes, ``\d \D \w \W``, groups, ``|``, ``* + ? {n,m}``, ``^`` and
+``$``. As in JSON Schema, a pattern can match anywhere in the text; ``^…$`` matches the whole text.
 """
 
 import re
@@ -21,7 +21,7 @@ _CLASSES = {"d": "[0-9]", "D": "[^0-9]", "w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_
 
 
 class PatternError(Exception):
-    """The pattern cannot be used; says why."""
+    """Error for a pattern that cannot be used; the message is the reason."""
 
 
 def portable(pattern: str) -> str:
@@ -30,7 +30,7 @@ def portable(pattern: str) -> str:
 
 
 class _Parser:
-    """Each method parses from `_at`, appends to `_out`, and returns the size of what it parsed."""
+    """Each method parses from `_at`, appends to `_out`, and returns the size of the parsed part."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -91,7 +91,7 @@ class _Parser:
         return size
 
     def _repeat(self) -> int:
-        """Parse a quantifier; return the most copies that it makes."""
+        """Parse a quantifier; return the maximum number of copies that it expands to."""
         match = _REPEAT.match(self._text, self._at)
         if not match:
             return 1
@@ -122,7 +122,7 @@ class _Parser:
         return size
 
     def _member(self) -> str:
-        """Parse one character of a class; return it, or "" for several."""
+        """Parse one character of a class; return it, or "" for an escape of several characters."""
         letter = self._next()
         if not letter:
             raise PatternError("unmatched [")

@@ -1,4 +1,4 @@
-"""A Kafka broker of the demo: one node in KRaft mode, with its data in a folder.
+"""The Kafka broker of the demo: one node in KRaft mode, with its data in a folder.
 
 ``python -m lakeproof.demo.broker FOLDER HOST:PORT JARS``
 """
@@ -31,14 +31,14 @@ _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2
 
 
 def main(folder: Path, address: str, jars: Path) -> None:
-    """Format the folder unless it is, and become the broker."""
+    """Format the folder if needed, and replace this process by the broker."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / "server.properties"
-    # The controller is for this broker alone. A port beside the broker's may be in use, by an outgoing connection, too.
+    # The controller is only for this broker. A port next to the broker's may be in use, even by an outgoing connection.
     with socket.create_server(("127.0.0.1", 0)) as server:
         controller = f"127.0.0.1:{server.getsockname()[1]}"
     properties.write_text(_PROPERTIES.format(folder=folder, address=address, controller=controller))
-    # What it logs with comes with PySpark.
+    # The jars for the broker's logging come with PySpark.
     logs = [path for name in ("slf4j-api", "log4j-slf4j2-impl") for path in pyspark_folder().glob(f"jars/{name}-*.jar")]
     classes = ":".join(str(path) for path in (*jars.glob("*.jar"), *logs))
     java = [str(find_java()[0]), *_OPTIONS, "-cp", classes]

@@ -14,21 +14,21 @@ from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.wording import first_line
 
-_LINK = ".demo"  # in the lake's folder, to the folder of the socket: the path of the lake may be too long for a socket
-_PAGE = "page"  # file with its port, beside the socket
-_LINES = 4  # of a log, in an error
+_LINK = ".demo"  # link in the lake's folder to the folder of the socket: the lake's path may be too long for a socket
+_PAGE = "page"  # file with the port of the page, beside the socket
+_LINES = 4  # lines of a log that an error shows
 _POLL_SECONDS = 0.2
 
 
 class Processes:
-    """The programs of a demo that runs, in a folder of the socket that controls them."""
+    """The programs of a running demo; `folder` has the socket that controls them."""
 
     def __init__(self, settings: Settings, folder: Path, variables: dict[str, str]) -> None:
         self._settings, self._folder, self._variables = settings, folder, variables
 
     @classmethod
     def running(cls, settings: Settings) -> Self | None:
-        """Those of the lake of `settings`; None if none are running."""
+        """Return the processes of the lake of `settings`; None if none are running."""
         try:
             folder = (settings.home / _LINK).readlink()
         except OSError:
@@ -41,7 +41,7 @@ class Processes:
 
     @classmethod
     def start(cls, settings: Settings, variables: dict[str, str]) -> Self:
-        """Start supervisord, and a broker if `variables` say so. No other program runs yet."""
+        """Start supervisord, with a broker if `variables` say so, but no other program yet."""
         settings.logs.mkdir(parents=True, exist_ok=True)
         settings.home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="lakeproof."))
@@ -59,11 +59,11 @@ class Processes:
 
     @property
     def page_port(self) -> int:
-        """Where the page of the lake is served."""
+        """Port of the page of the lake."""
         return int(self._variables["PAGE"])
 
     def status(self) -> str:
-        """The programs that were started, a line each."""
+        """Return the status of the started programs, one line each."""
         lines = self._control("status").stdout.splitlines(keepends=True)
         return "".join(line for line in lines if "Not started" not in line)
 
@@ -74,11 +74,11 @@ class Processes:
             self.fail(failed[0])
 
     def launched(self, program: str) -> bool:
-        """Start a program unless it runs; returns whether it runs."""
+        """Start a program unless it runs; return whether it runs."""
         return not self._control("status", program).returncode or not self._control("start", program).returncode
 
     def fail(self, program: str) -> NoReturn:
-        """Stop everything, show the end of a log, and raise LakeproofError."""
+        """Show the status and the end of a log, stop everything, and raise LakeproofError."""
         sys.stderr.write(self.status())
         log = self._settings.logs / f"{program}.log"
         if log.exists():
@@ -87,7 +87,7 @@ class Processes:
         raise LakeproofError("The demo did not start.", f"See the lines above, of {log}.")
 
     def stop(self) -> None:
-        """Stop everything, and wait for it."""
+        """Stop everything, and wait for the end."""
         pid = int(self._control("pid").stdout)
         self._control("shutdown")
         while _runs(pid):

@@ -28,7 +28,7 @@ from lakeproof.tables.names import LANDING_ROOT, stream_tables
 
 _PAGE_PORT = 8282
 _READY_SECONDS = 60.0
-_ROWS_SECONDS = "240"  # two minutes were too few for a machine that did other work
+_ROWS_SECONDS = "240"  # two minutes were too short on a busy machine
 _POLL_SECONDS = 0.2
 _CLEAN = "Remove them with `lakeproof demo clean` (`make clean` in a clone), or choose another folder: "
 _NEEDED = ("boto3", "duckdb", "faker", "pyspark", "supervisor")
@@ -41,12 +41,12 @@ _DATABASES = ("catalog.db", "landing-log.db", ".duckdb")
 
 
 def start(stream: DemoStream, *, kafka: bool) -> int:
-    """Start the demo unless it runs, and show what lands; returns the exit code of `reader summary`."""
+    """Start the demo unless it runs, and show what lands; return the exit code of `reader summary`."""
     if missing := sorted(name for name in _NEEDED if not find_spec(name)):
         raise UnavailableError(f"{missing[0]} is not installed.", 'Install it: pip install "lakeproof[all]"')
     settings = _project(stream)
     kafka = kafka or stream is DemoStream.CLICKSTREAM
-    # Rows of an earlier start are not what this one landed.
+    # Rows of an earlier start do not show that this one landed any.
     which = "--new" if (settings.home / "checkpoints").is_dir() else "--wait"
     processes = Processes.running(settings)
     if processes:
@@ -63,7 +63,7 @@ def start(stream: DemoStream, *, kafka: bool) -> int:
 
 
 def stop(settings: Settings) -> bool:
-    """Stop what the demo started; returns whether something was running."""
+    """Stop what the demo started; return whether something was running."""
     processes = Processes.running(settings)
     if processes is None:
         return False
@@ -74,7 +74,7 @@ def stop(settings: Settings) -> bool:
 
 
 def clean(settings: Settings) -> None:
-    """Remove the data of the lake, but nothing else that its folder may have."""
+    """Remove the folder of the lake, unless it contains anything else."""
     home = settings.home
     if not home.exists():
         typer.echo(f"No data found in {home}.")
@@ -90,7 +90,7 @@ def clean(settings: Settings) -> None:
 
 
 def _project(stream: DemoStream) -> Settings:
-    """The settings here; an empty folder gets contracts, data products and settings first."""
+    """Load the settings; in an empty folder, write contracts, data products and settings first."""
     settings = load_settings()
     if (settings.contracts / f"{stream}.yaml").exists():
         return settings
@@ -137,7 +137,7 @@ def _start(settings: Settings, stream: DemoStream, *, kafka: bool) -> Processes:
 
 
 def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, broker: str, own: bool) -> None:
-    """Start the programs in their order, each once what it needs is there."""
+    """Start the programs in order, each when its requirements are ready."""
     if own:
         _until(lambda: _listens(broker), processes, "kafka")
     if stream is DemoStream.CLICKSTREAM:
@@ -156,7 +156,7 @@ def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, bro
 
 
 def _page(settings: Settings, processes: Processes) -> str | None:
-    """Serve the page, and return its address; None, and a line, if that fails: everything else works."""
+    """Serve the page and return its address; print a line and return None if that fails: everything else works."""
     address = f"http://127.0.0.1:{processes.page_port}/"
     if processes.launched("page") and _becomes(lambda: _responds(f"{address}version")):
         return address
@@ -180,7 +180,7 @@ def _becomes(condition: Callable[[], bool]) -> bool:
 
 
 def _require_same_origin(settings: Settings, stream: DemoStream, *, kafka: bool) -> None:
-    """A stream has one source. The consumer refuses another one, too, but only in its log."""
+    """Refuse a second source of a stream. The consumer refuses it, too, but only in its log."""
     if not (settings.home / "checkpoints").is_dir():
         return
     catalog = open_catalog(settings)
@@ -196,7 +196,7 @@ def _require_same_origin(settings: Settings, stream: DemoStream, *, kafka: bool)
 
 
 def _has_broker(addresses: str) -> bool:
-    """Whether there are brokers; False if the demo is to start one."""
+    """Whether to use existing brokers; False if the demo has to start one."""
     if "," in addresses or _listens(addresses):
         typer.echo(f"Using the Kafka brokers at {addresses}.")
         return True
@@ -209,7 +209,7 @@ def _has_broker(addresses: str) -> bool:
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted port if nothing uses it, else another one."""
+    """Return the wanted port if nothing uses it, otherwise another one."""
     for port in (wanted, 0):
         try:
             with socket.create_server(("127.0.0.1", port)) as server:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class DemoStream(StrEnum):
-    """A stream that the demo can make."""
+    """A stream that the demo can fill."""
 
     EVENTS = "events"
     SENSORS = "sensors"
@@ -34,7 +34,7 @@ _FAULTS = {
 
 
 def arguments(stream: DemoStream, storage: str) -> Arguments:
-    """What runs for a stream whose batches are in `storage`: local, s3 or kafka."""
+    """Return the arguments for a stream whose batches are in `storage`: local, s3 or kafka."""
     if stream is DemoStream.CLICKSTREAM:  # through the collector
         return _CLICKSTREAM
     return Arguments(

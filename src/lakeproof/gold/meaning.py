@@ -10,7 +10,7 @@ Meaning = list["str | bool | Meaning | None"]
 
 
 def meaning(expression: Expression) -> Meaning:
-    """Canonical form of an expression as JSON. Equivalent expressions may still differ."""
+    """Return the canonical form of an expression as JSON. Equivalent expressions may still differ."""
     match expression:
         case Literal(value):
             return _of_literal(value)

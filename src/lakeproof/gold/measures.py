@@ -13,7 +13,7 @@ from lakeproof.contracts.rules.sql import FUNCTIONS, only, parse_sql, read_expre
 from lakeproof.contracts.rules.types import MAX_DIGITS, OUTSIDE, RuleError, convert, digits, shown
 from lakeproof.gold.model import Aggregate, Measure
 
-MAX_DIGITS_IN_SUM = MAX_DIGITS - 6  # most digits of a summand: a sum of a million of them still fits
+MAX_DIGITS_IN_SUM = MAX_DIGITS - 6  # maximum digits of a summand: a sum of a million summands still fits
 
 _AGGREGATES: dict[type[exp.Expr], Aggregate] = {
     exp.Count: Aggregate.COUNT,
@@ -75,7 +75,7 @@ def _measure(name: str, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
 
 
 def _by(name: str, aggregate: Aggregate, tree: exp.Expr, fields: tuple[Field, ...]) -> Measure:
-    """MIN_BY or MAX_BY."""
+    """Read MIN_BY or MAX_BY."""
     only(tree, "this", "expression")
     if tree.expression is None:
         message = f"{aggregate.upper()} has one argument"
@@ -85,7 +85,7 @@ def _by(name: str, aggregate: Aggregate, tree: exp.Expr, fields: tuple[Field, ..
 
 
 def _ordered(aggregate: Aggregate, value: Expression, node: exp.Expr) -> Expression:
-    """A value whose order is the same in all engines."""
+    """Return a value whose order is the same in all engines."""
     if value.kind not in _ORDERED and not isinstance(value.kind, DecimalType):
         raise _unfit(aggregate, node, value.kind, "a number, text, a timestamp or a date")
     if value.kind is _DOUBLE:
@@ -111,7 +111,7 @@ def _distinct(node: exp.Distinct, fields: tuple[Field, ...]) -> Expression:
 
 
 def _summed(value: Expression, node: exp.Expr) -> tuple[Expression, DecimalType]:
-    """The values as decimals, and the type of their sum."""
+    """Return the values as decimals, and the type of their sum."""
     if value.kind not in (PrimitiveType.INT, _LONG) and not isinstance(value.kind, DecimalType):
         raise _unfit(Aggregate.SUM, node, value.kind, "an integer or a decimal")
     precision, scale = digits(value, node)

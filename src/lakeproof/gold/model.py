@@ -27,7 +27,7 @@ class Publish(StrEnum):
     """When the row of a window is published."""
 
     UPDATES = "updates"  # with the first record, and after each change
-    FINAL = "final"  # once, when the horizon has passed its end and silver accepts no more records of it
+    FINAL = "final"  # once, when the horizon has passed the window's end and silver accepts no more of its records
 
 
 class SinkKind(StrEnum):
@@ -62,11 +62,11 @@ class Aggregate(StrEnum):
 class Window:
     """Half-open intervals of event time, aligned to 1970-01-01T00:00:00Z, or sessions.
 
-    A session ends when its keys have no record for the length of the size.
+    A session ends when its keys have no record for the time `size`.
     """
 
     size: timedelta  # of sessions: the gap after which a session ends
-    # Distance of starts: equal to the size, or a divisor of it if windows overlap.
+    # Distance between starts: equal to the size, or a divisor of the size if windows overlap.
     every: timedelta
     session: bool = False
 
@@ -81,7 +81,7 @@ class Window:
 class Key:
     """A field by which the records of a window are grouped."""
 
-    path: tuple[str, ...]  # names of the enclosing objects, then its own
+    path: tuple[str, ...]  # names of the enclosing objects, then of the field
     type: Type
     description: str
 
@@ -103,9 +103,9 @@ class Measure:
     # One value per record; None to count records. Written so that engines agree on the result: integers in a sum are
     # converted to decimals, and a double in a minimum or maximum has no negative zero.
     argument: Expression | None
-    # Of the result; an engine's own type is converted to it.
+    # The type of the result; other types of engines are converted to this type.
     type: Type
-    # Of MIN_BY and MAX_BY: the order of records; those where it is null are ignored.
+    # The order of records for MIN_BY and MAX_BY; records where it is null are ignored.
     order: Expression | None = None
 
     @property
@@ -121,13 +121,13 @@ class Product:
     name: str  # also the name of its table
     stream: str
     description: str
-    # Null is a key of its own.
+    # Null is a separate key.
     keys: tuple[Key, ...]
     window: Window
     measures: tuple[Measure, ...]
     publish: Publish
     sinks: tuple[Sink, ...]
-    maintenance: Maintenance = AS_SET  # of its table, where it differs from the settings
+    maintenance: Maintenance = AS_SET  # of its table; overrides the settings
     text: bytes = field(default=b"", compare=False, repr=False)
 
     @property

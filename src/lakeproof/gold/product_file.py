@@ -27,7 +27,7 @@ _FLOATING = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE)
 
 
 class Model(BaseModel):
-    """A part of a product's file: other keys are rejected."""
+    """A part of a product's file; unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,7 +80,7 @@ def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]
 
 
 def kind_of(document: object) -> Kind:
-    """The kind of a product's file. Unknown kinds are read as windows, whose model rejects them."""
+    """Return the kind of a product's file. Unknown kinds are read as windows, whose model rejects them."""
     found = document.get("kind") if isinstance(document, dict) else None
     return Kind.SAMPLES if found == Kind.SAMPLES else Kind.WINDOWS
 
@@ -91,7 +91,7 @@ def is_of_kind(folder: Path, name: str, kind: Kind) -> bool:
 
 
 def product_text(folder: Path, name: str) -> tuple[bytes, str]:
-    """The bytes and the path of a product's file."""
+    """Return the bytes and the path of a product's file."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(product_names(folder)) or "none"
@@ -125,7 +125,7 @@ def parse_product(text: bytes, origin: str, name: str, contract_of: Callable[[st
 
 
 def read_under(product: Product, contract: Contract) -> Product:
-    """The same product over a newer contract that was applied meanwhile.
+    """Return the same product over a newer contract that was applied meanwhile.
 
     Fields have their new types but keep the names that the product uses. Dropped fields are null from now on.
     """
@@ -145,7 +145,7 @@ def _as_used(field: Field, used: Container[str]) -> Field:
 
 
 def key_error(error: "ErrorDetails") -> ContractError:
-    """Translate an error of pydantic about a key."""
+    """Translate a pydantic error about a key."""
     place, kind = located_at(error), error["type"]
     if kind == "missing":
         return ContractError(place[:-1], f"missing key {place[-1]}.", PAGE, lacks=str(place[-1]))
@@ -155,7 +155,7 @@ def key_error(error: "ErrorDetails") -> ContractError:
 
 
 def path_text(_document: object, place: YamlPath) -> str:
-    """A place as a person writes it: ``window.size``, ``keys[0]``."""
+    """Format a place like ``window.size`` or ``keys[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
@@ -202,7 +202,7 @@ def _product(raw: Any, name: str, contract_of: Callable[[str], Contract], proble
 
 
 def _window(document: _WindowOrSession, *, is_whole: bool) -> Window | None:
-    """The windows; None if a key was removed because of an error."""
+    """Read the windows; None if a key was removed because of an error."""
     if document.gap is None:
         if document.size is None:
             if not is_whole:
@@ -271,7 +271,7 @@ def check_name(name: str, stem: str) -> None:
 
 
 def contract_with_silver(stream: str, contract_of: Callable[[str], Contract]) -> Contract:
-    """The contract of a product's stream, which must have silver."""
+    """Return the contract of a product's stream, which must have silver."""
     try:
         contract = contract_of(identifier(stream, ("silver",), "a stream"))
     except UsageError as error:
@@ -309,7 +309,7 @@ def _key(path: str, place: YamlPath, contract: Contract) -> Key:
 
 
 def renamed_hint(path: str, contract: Contract) -> str:
-    """A hint for a field that was renamed or dropped; otherwise empty."""
+    """Return a hint for a field that was renamed or dropped; otherwise empty."""
     name, dot, rest = path.partition(".")
     field = next((field for field in contract if field.name == contract.renamed.get(name, name)), None)
     if field is None or (field.name == name and not field.dropped):
@@ -320,7 +320,7 @@ def renamed_hint(path: str, contract: Contract) -> str:
 
 
 def _check_columns(columns: Mapping[YamlPath, str], problems: Problems) -> None:
-    """Refuse names that would be one column in SQL."""
+    """Refuse names that would be the same column in SQL."""
     seen: dict[str, str] = {}
     for place, name in columns.items():
         folded = name.lower()

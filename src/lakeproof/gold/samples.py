@@ -62,14 +62,14 @@ class RateOfChange:
     """Detector: the value of a device changes too fast."""
 
     maximum: float
-    within: timedelta  # greatest age of the reading that it is compared with
+    within: timedelta  # greatest age of the reading that a value is compared with
 
 
 @dataclass(frozen=True)
 class StuckValue:
     """Detector: the value of a device does not change."""
 
-    readings: int  # so many equal readings in a row are an anomaly
+    readings: int  # number of equal readings in a row that are an anomaly
     within: timedelta  # time up to the newest reading in which no other value occurs
 
 
@@ -120,7 +120,7 @@ class Samples:
     detectors: Detectors
     # Topic for values out of range, sent at once. The tables do not depend on it.
     alerts: Alerts | None = None
-    maintenance: Maintenance = AS_SET  # of its tables, where it differs from the settings
+    maintenance: Maintenance = AS_SET  # of its tables; overrides the settings
 
     @property
     def fields(self) -> set[str]:

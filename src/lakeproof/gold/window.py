@@ -7,7 +7,7 @@ from lakeproof.contracts.read.problems import ContractError
 from lakeproof.contracts.read.source import YamlPath
 from lakeproof.gold.model import Window
 
-MAX_OVERLAP = 1_440  # most windows that contain a record: a day's windows that start every minute
+MAX_OVERLAP = 1_440  # maximum number of windows that contain a record: windows of a day that start every minute
 
 _DAY = timedelta(days=1)
 

@@ -1,6 +1,6 @@
-"""``ops.schema_changes``: which contracts were applied to a stream's tables, with their texts.
+"""``ops.schema_changes``: the contracts that were applied to a stream's tables, with their texts.
 
-So the lake itself contains the contract of each of its rows. The newest one is the applied one.
+With this table, the lake itself contains the contract of each row. The newest contract is the applied one.
 """
 
 import random
@@ -40,7 +40,7 @@ class Applied:
     text: bytes
 
     def contract(self) -> Contract:
-        """The contract itself."""
+        """Parse the text of the contract."""
         return parse_contract(self.text, f"contract {self.digest[:12]}")
 
 
@@ -71,7 +71,7 @@ class _UncertainCatalog:
 
 
 def applied_contracts(catalog: "Catalog", stream: str) -> tuple[Applied, ...]:
-    """Contracts that were applied to a stream, newest last."""
+    """Return the contracts that were applied to a stream, newest last."""
     table = table_or_none(catalog, SCHEMA_CHANGES)
     return () if table is None else _applied(table, stream)
 

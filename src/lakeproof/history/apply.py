@@ -1,7 +1,7 @@
-"""A stream's tables follow its contract: columns are added, renamed and widened; nothing is dropped or narrowed.
+"""Apply a contract to a stream's tables: columns are added, renamed and widened; nothing is dropped or narrowed.
 
-The tables change first, then ``ops.schema_changes`` records it, then a running consumer is notified. Steps that are
-done are skipped, so that repeating the command after a crash completes it.
+The tables change first, then ``ops.schema_changes`` records the change, then a running consumer is notified. Completed
+steps are skipped, so that repeating the command after a crash completes it.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def is_applied(self) -> bool:
-        """Whether the tables follow the contract already."""
+        """Whether the tables already follow the contract."""
         return self.applied is not None and self.applied.digest == self.contract.digest and not self.columns
 
 
@@ -53,7 +53,7 @@ def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
 
 
 def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan:
-    """Compare a contract of a stream from elsewhere, whose path is `origin`, as :func:`plan` does."""
+    """Compare the text of a contract from the path `origin`, like :func:`plan`."""
     contract = parse_contract(text, origin, stream)
     past = applied_contracts(catalog, stream)
     bronze = table_or_none(catalog, stream_tables(stream).bronze)
@@ -95,7 +95,7 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
                 f"Run `lakeproof contract apply {stream}`.",
             )
         carry_out(catalog, planned, log)
-        for each in planned.past:  # restores them in a landing log that was lost
+        for each in planned.past:  # restores the texts in a landing log that was lost
             log.keep(each.digest, each.text)
         # A contract that was applied concurrently may have become current before this one.
         if applied_contracts(catalog, stream)[-1].digest == planned.contract.digest:
@@ -103,7 +103,7 @@ def adopt(catalog: "Catalog", settings: Settings, stream: str, log: ContractLog)
 
 
 def lines(found: Sequence[Change]) -> list[str]:
-    """One line of text per change."""
+    """Format each change as one line of text."""
     return [f"{change.field}: {change.what}" if change.field else change.what for change in found]
 
 
@@ -121,7 +121,7 @@ def _check_possible(contract: Contract, before: Contract | None, found: Sequence
 
 
 def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
-    """Refuse a version number that was used for a different text: rows name their contract by version."""
+    """Refuse an incompatible change without a new version: rows name their contract by version."""
     for each in past:
         if each.version == contract.version and each.digest != contract.digest:
             found = changes(each.contract(), contract)
@@ -134,7 +134,7 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
 
 
 def _check_made_by(contract: Contract, bronze: "Table") -> None:
-    """Tables without a recorded contract must have been made by this one."""
+    """Check that tables without a recorded contract were created under this contract."""
     expected, found = bronze_schema(contract), bronze.schema()
     differ = {*lacking(found, expected), *lacking(expected, found)}
     if fields := sorted(path for path in differ if not path.startswith("_")):

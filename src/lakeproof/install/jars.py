@@ -1,4 +1,4 @@
-"""Spark's jars: retrieved with the Ivy in PySpark, and verified by hash."""
+"""Retrieve Spark's jars with the Ivy in PySpark, and verify their hashes."""
 
 import fcntl
 import hashlib
@@ -28,12 +28,12 @@ class JarsError(LakeproofError):
 
 
 def hashes_of_spark() -> Path:
-    """File with names and hashes of Spark's jars."""
+    """Return the file with names and hashes of Spark's jars."""
     return _packaged(_LISTED)
 
 
 def hashes_of_kafka() -> Path:
-    """File with names and hashes of the jars of the demo's Kafka broker."""
+    """Return the file with names and hashes of the jars of the demo's Kafka broker."""
     return _packaged(_OF_BROKER)
 
 
@@ -72,19 +72,19 @@ def retrieve(
 
 
 def holds_spark(folder: Path) -> bool:
-    """Whether an earlier call has put Spark's jars into `folder`, by their names: `retrieve` looks at the hashes."""
+    """Whether an earlier call put Spark's jars into `folder`. Compares only names; `retrieve` compares hashes."""
     wanted = read_hashes(hashes_of_spark())
     return _put_by_us(folder) == wanted.keys() == {path.name for path in folder.glob("*.jar")} & wanted.keys()
 
 
 def read_hashes(path: Path) -> dict[str, str]:
-    """Hashes by name from a list of jars."""
+    """Return hashes by name from a list of jars."""
     pairs = (line.split() for line in path.read_text().splitlines())
     return {name.removeprefix("./"): digest for digest, name in pairs}
 
 
 def hashes_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Hashes by name of the jars in a folder."""
+    """Return hashes by name of the jars in a folder, and of `names`."""
     found = {}
     for path in {*folder.glob("*.jar"), *(folder / name for name in names)}:
         if path.is_file():
@@ -94,7 +94,7 @@ def hashes_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def pyspark_folder() -> Path:
-    """Folder of the installed PySpark."""
+    """Return the folder of the installed PySpark."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise UnavailableError("PySpark is not installed.", 'Install it: pip install "lakeproof[consumer]"')
@@ -135,7 +135,7 @@ def _alone() -> Iterator[None]:
 
 
 def _ivy_home() -> Path:
-    """Folder of Ivy's cache, in Java's ``user.home``, which may differ from HOME."""
+    """Return the folder of Ivy's cache, in Java's ``user.home``, which may differ from HOME."""
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -163,7 +163,7 @@ def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Pat
 
 
 def _put_by_us(folder: Path) -> set[str]:
-    """Names of the jars that were put there by an earlier call."""
+    """Return the names of the jars that an earlier call put into `folder`."""
     listed = folder / _LISTED
     return set(read_hashes(listed)) if listed.exists() else set()
 

@@ -1,4 +1,4 @@
-"""Which judge a consumer uses: the native one, which is a package of its own, or the one in Python."""
+"""Choose the judge of a consumer: the native one, which is a separate package, or the one in Python."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,11 +17,11 @@ class JudgeChoice:
     Parameters
     ----------
     name
-        Which one.
+        Name of the judge.
     version
         Version of the native judge; empty for the one in Python.
     why
-        Why it is the one in Python; empty for the native judge.
+        Reason for the judge in Python; empty for the native judge.
     """
 
     name: Literal["native", "python"]
@@ -43,7 +43,7 @@ def judge_choice(wanted: JudgeName = "auto") -> JudgeChoice:
     Raises
     ------
     UnavailableError
-        The native judge is wanted, and cannot be used.
+        The native judge is wanted, but cannot be used.
     """
     if wanted == "python":
         return JudgeChoice("python", why="LAKE_JUDGE is python")
@@ -65,7 +65,7 @@ def _native_judge() -> JudgeChoice:
         return JudgeChoice("python", why=f"the native judge cannot be loaded: {error}")
     if found is None:
         return JudgeChoice("python", why="the native judge is not installed")
-    # What the two exchange is private, and may change with every version.
+    # The interface between the two is private, and may change with every version.
     if found != (own := version("lakeproof")):
         return JudgeChoice("python", why=f"the native judge is of version {found}, and lakeproof of {own}")
     return JudgeChoice("native", found)

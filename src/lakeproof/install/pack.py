@@ -1,4 +1,4 @@
-"""An archive of the Python packages that tasks import, for executors that have none of them."""
+"""Pack the Python packages that tasks import, for executors without these packages."""
 
 import re
 import tarfile
@@ -19,7 +19,7 @@ _LEFT_OUT = re.compile(r"(^|/)(__pycache__|tests|pyspark/(jars|examples|licenses
 
 
 def pack(target: Path, *, only_ours: bool = False) -> int:
-    """Write a compressed archive of lakeproof and of what it requires, or of lakeproof alone; return its bytes."""
+    """Write a compressed archive of lakeproof and its requirements, or of lakeproof alone; return the size in bytes."""
     own = [distribution("lakeproof")] if only_ours else list(_required())
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _required() -> Iterator[Distribution]:
-    """The distributions that tasks need: what is installed of all that lakeproof requires."""
+    """Yield the distributions that tasks need: all installed requirements of lakeproof."""
     seen: set[tuple[str, str]] = set()
     done: set[str] = set()
     wanted = [(name, _EXTRA) for name in _ROOTS]
@@ -62,7 +62,7 @@ def _required() -> Iterator[Distribution]:
 
 
 def _requirements(lines: Iterable[str], extra: str) -> Iterator[tuple[str, str]]:
-    """Names and extras that a distribution requires with an extra; ``""`` means none."""
+    """Yield names and extras that a distribution requires with an extra; ``""`` means none."""
     for line in lines:
         requirement, _, marker = line.partition(";")
         extras = _EXTRA_OF_MARKER.findall(marker)

@@ -9,7 +9,7 @@ import yaml
 from lakeproof.errors import UsageError
 
 _NAMES = {"env": ".env"}  # files that have another name in the package
-STREAMS = ("clickstream", "events", "sensors")  # those with a contract in the package
+STREAMS = ("clickstream", "events", "sensors")  # streams with a contract in the package
 
 
 def init_project(folder: Path, streams: tuple[str, ...] = ("events",)) -> list[Path]:

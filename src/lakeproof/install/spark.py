@@ -1,4 +1,4 @@
-"""What Spark starts with: its jars, and an archive of its classes."""
+"""Prepare the start of Spark: its jars, and an archive of its classes."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Judging: the bytes of a batch become good records and dead letters. No Spark, no files, no tables."""
+"""Judge the bytes of a batch: get good records and dead letters. No Spark, no files, no tables."""

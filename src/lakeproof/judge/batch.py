@@ -1,4 +1,4 @@
-"""From the bytes of a batch to judged units: each is good or bad, once."""
+"""Split the bytes of a batch into units, and judge each unit once: good or bad."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,28 +34,28 @@ from lakeproof.tables.names import SOURCE
 log = structlog.get_logger()
 
 MAX_UNITS = 10_000
-"""Units in an Arrow batch."""
+"""Maximum number of units in an Arrow batch."""
 MAX_BYTES = 16 << 20
-"""Bytes of the units in an Arrow batch, unless a single one has more."""
+"""Maximum bytes of the units in an Arrow batch, unless a single unit has more."""
 _ONE_VALUE = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Judge:
-    """Holds the units of batches to a contract. Can be pickled; it is compiled where it is used.
+    """Judges the units of batches by a contract. Can be pickled; the contract is compiled where the judge is used.
 
     Parameters
     ----------
     contract
         The contract of the stream.
     limits
-        How large a record may be: a larger one is not judged, and a dead letter does not keep more. By default those
-        of the settings.
+        Maximum size of a record: a larger one is not judged, and a dead letter keeps no more bytes. By default, the
+        limits of the settings.
     choice
         Value of LAKE_JUDGE.
     """
 
     def __init__(self, contract: Contract, limits: Limits | None = None, choice: JudgeName = "auto") -> None:
-        # A record cannot have a field that was dropped: to the judge, it is unknown.
+        # Records must not have dropped fields: for the judge, these are unknown fields.
         self.contract = replace(contract, fields=contract.live)
         self.limits = limits or Limits()
         self.choice = choice
@@ -69,25 +69,24 @@ class Judge:
         Parameters
         ----------
         value
-            The batch as landed, decompressed. Any bytes will do.
+            The batch as landed, decompressed. Any bytes are accepted.
 
         Yields
         ------
         Judged
-            A run of units, at most :data:`MAX_UNITS`; nothing for an array of no records. A batch that cannot be split
-            is one bad unit, with position 0 and `value` as it is. What is larger than a record may be has null in place
-            of its bytes.
+            At most :data:`MAX_UNITS` units; nothing for an empty array. A batch that cannot be split is one bad unit
+            with position 0 and the bytes `value`. Units that are larger than the limit have null instead of bytes.
         """
         batch = value if isinstance(value, bytes) else bytes(value)
         return (found.judged for found in self.judge_together([batch]))
 
     def judge_together(self, batches: Sequence[bytes]) -> Iterator[Together]:
-        """Judge batches at once, each as :meth:`judge` does: messages of one record are 20 times as fast so.
+        """Judge batches together, each like :meth:`judge`: 20 times as fast for messages of one record.
 
         Parameters
         ----------
         batches
-            At most :data:`MAX_UNITS`, unless it is one.
+            At most :data:`MAX_UNITS` batches.
         """
         following = 0, 0
         if self._native:
@@ -97,26 +96,26 @@ class Judge:
                     if len(found.judged):
                         yield found
                     following = chunk.following
-            except BrokenError as error:  # the native judge is to blame, and not the batch
+            except BrokenError as error:  # a bug of the native judge, not a fault of the batch
                 log.warning("judge_replaced", error=str(error), batch=following[0], position=following[1])
             else:
                 return
         yield from self._judge_exactly(batches, *following)
 
     def judge_units(self, units: Sequence[bytes]) -> Iterator[Together]:
-        """Judge units as they were split from batches, each by itself.
+        """Judge units that were split from batches, each on its own.
 
         Parameters
         ----------
         units
-            At most :data:`MAX_UNITS`. Any bytes will do: none is split.
+            At most :data:`MAX_UNITS` units. Any bytes are accepted; no unit is split.
 
         Yields
         ------
         Together
-            Units of which `good_of` and `bad_of` are the indexes in `units`, and the positions are 0.
+            Judged units: `good_of` and `bad_of` are indexes in `units`, and all positions are 0.
         """
-        # A batch that is one object, from its first byte to its last, is split into that: the batch itself.
+        # A unit that is one object from its first byte to its last can be judged as a batch: its only unit is the same.
         whole = [number for number, unit in enumerate(units) if _is_object(unit)]
         for found in self.judge_together([units[number] for number in whole]) if whole else ():
             good_of, bad_of = ([whole[number] for number in of] for of in (found.good_of, found.bad_of))
@@ -139,9 +138,9 @@ class Judge:
         Parameters
         ----------
         code, detail
-            Why.
+            The reason.
         value
-            Its bytes, to be kept if they are not too many; None if they cannot be had.
+            The bytes of the batch, kept if there are not too many; None if they are not available.
 
         Yields
         ------
@@ -152,7 +151,7 @@ class Judge:
         yield self._together(no_chunk(self.contract), (), (), [refused]).judged
 
     def _of_chunk(self, chunk: Chunk, batches: Sequence[bytes]) -> Together:
-        """Complete what the native judge made of units."""
+        """Complete a chunk of the native judge: judge undecided units, and make dead letters of refused ones."""
         left = _units_of(chunk.undecided, batches)
         dead = [self._too_large(_Unit(of, position, None), size) for of, position, size in chunk.too_large.sizes()]
         for number in chunk.refused:
@@ -163,7 +162,7 @@ class Judge:
         return self._together(chunk, batches, left, dead)
 
     def _judge_exactly(self, batches: Sequence[bytes], first: int, first_position: int) -> Iterator[Together]:
-        """Judge the units of batches from a unit on, one by one."""
+        """Judge the units of batches one by one, starting at a given unit."""
         units: list[_Unit] = []
         dead: list[_Dead] = []
         size = 0
@@ -190,7 +189,7 @@ class Judge:
     def _together(
         self, chunk: Chunk, batches: Sequence[bytes], left: Sequence["_Unit"], dead: Sequence["_Dead"]
     ) -> Together:
-        """What came of units: of a chunk, of those `left` to the exact judge, and of those that are `dead` unread."""
+        """Combine a chunk, the units `left` for the exact judge, and the units that are `dead` without being judged."""
         good: list[_Unit] = []
         records: list[dict[str, Any]] = []
         drifted: dict[int, Drifted] = {}
@@ -218,7 +217,7 @@ class Judge:
         if self.contract.rules and (broken := self._rules.judge(columns)):
             for row, faults in broken.items():
                 unit = good[row - first] if row >= first else _units_of(chunk.good.take([row]), batches)[0]
-                # All reasons: also those that alone would have let it pass.
+                # All reasons, including drift, which alone would have let the record pass.
                 bad.append((unit, (drifted[row].faults if row in drifted else []) + faults))
             kept = np.setdiff1d(np.arange(len(positions)), list(broken))
             columns = [column.take(pa.array(kept)) for column in columns]
@@ -274,7 +273,7 @@ class Judge:
 class _Unit(NamedTuple):
     of: int  # index of its batch
     position: int
-    raw: bytes | None  # None if it is too large to be kept
+    raw: bytes | None  # None if too large to keep
 
 
 _Dead = tuple[_Unit, list[Fault]]
@@ -284,7 +283,7 @@ def _is_object(unit: bytes) -> bool:
     if not unit.startswith(b"{"):
         return False
     if unit.endswith(b"}"):
-        try:  # faster, and stricter: what it refuses may be an object for the judge
+        try:  # faster and stricter: a unit that msgspec refuses may still be an object for the judge
             _ONE_VALUE.decode(unit)
         except (msgspec.DecodeError, RecursionError):
             pass

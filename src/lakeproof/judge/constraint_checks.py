@@ -1,4 +1,4 @@
-"""Whether values meet what a contract asks of them beside their type."""
+"""Check values against the constraints of a contract, other than types."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -16,11 +16,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 Examine = Callable[[Any, Any], Iterator[tuple[Reason, str]]]
-"""From a JSON value and what it was converted to, to the reasons against it: code and detail."""
+"""Takes a JSON value and its converted form; yields the reasons against the value: code and detail."""
 
 
 def examiner(constraints: Constraints) -> Examine:
-    """Return what tells every reason that `constraints` give against a value."""
+    """Return a function that yields every reason that `constraints` give against a value."""
     least, most = in_column(constraints.minimum), in_column(constraints.maximum)
     matches = _matcher(constraints.pattern)
 
@@ -56,11 +56,11 @@ def _is_found(matches: Callable[[Any], Any], text: str) -> bool:
     try:
         return bool(matches(pa.array([text], pa.string()))[0].as_py())
     except UnicodeEncodeError:
-        return True  # not text, which is reported separately
+        return True  # not valid Unicode, which is reported separately
 
 
 def in_column(bound: Bound | None) -> Any:
-    """A bound as the columns and the exact judge have their values: times as numbers since 1970."""
+    """Return a bound like a value of a column or of the exact judge: times are numbers since 1970."""
     match bound and bound.value:
         case datetime() as moment:
             return (moment - _EPOCH) // _MICROSECOND
@@ -71,7 +71,7 @@ def in_column(bound: Bound | None) -> Any:
 
 
 def expected_range(bound: Bound, *, is_least: bool) -> str:
-    """What a bound asks for, in words."""
+    """Describe a bound in words."""
     exclusive, inclusive = ("more than", "at least") if is_least else ("less than", "at most")
     end = bound.value.isoformat().replace("+00:00", "Z") if isinstance(bound.value, datetime) else bound.value
     return f"{exclusive if bound.exclusive else inclusive} {end}"

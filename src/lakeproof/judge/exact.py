@@ -1,6 +1,7 @@
-"""Judge one record exactly: its values, or all reasons against it.
+"""Judge one record exactly: return its values, or all reasons against it.
 
-The slower of two judges, and the one that defines the verdicts: the native one hands over what it does not decide.
+This is the slower of the two judges, and the one that defines the verdicts: the native judge leaves undecided units
+to it.
 """
 
 import json
@@ -19,18 +20,18 @@ from lakeproof.judge.times import field_converter
 from lakeproof.reasons import Reason
 
 MAX_DEPTH = 500
-"""Brackets within brackets that are read; Python's parser stops somewhere behind it."""
+"""Maximum nesting depth of brackets; Python's parser stops at some greater depth."""
 MAX_FAULTS = 100
-"""Reasons of one code that are listed; the last one says how many more there are."""
+"""Maximum number of listed reasons per code; the last one says how many more were found."""
 MAX_DRIFT_BYTES = 128 << 10
-"""Bytes of the paths of values that drifted in a record. They take the number of values times the length of the keys
-around them, so a record of some kilobytes could fill the memory; one with more of them is a dead letter."""
+"""Maximum bytes of the paths of drifted values in a record; a record with more is a dead letter. Paths take the number
+of values times the length of the enclosing keys, so a record of a few kilobytes could fill the memory."""
 
 _ABSENT: Any = object()
 
 
 class _Doubled(dict[str, Any]):
-    """A JSON object with a key more than once; as a dict it has the last value of each."""
+    """A JSON object with duplicate keys; as a dict, it has the last value of each key."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -38,16 +39,16 @@ class _Doubled(dict[str, Any]):
 
 
 class Drifted(NamedTuple):
-    """A record that goes to bronze although not all of it fits.
+    """A record that goes to bronze although some of its values do not fit.
 
     Parameters
     ----------
     values
-        By field, as of a record that meets the contract; null in place of what does not fit.
+        By field, like the values of a good record; null in place of values that do not fit.
     drift
-        What does not fit.
+        The values that do not fit.
     faults
-        The reasons, for the case that the record is a dead letter after all.
+        The reasons, in case the record becomes a dead letter after all.
     """
 
     values: dict[str, Any]
@@ -56,7 +57,7 @@ class Drifted(NamedTuple):
 
 
 class _Faults:
-    """Collects reasons, and stops keeping them where there are too many of one code."""
+    """Collects reasons; keeps at most :data:`MAX_FAULTS` of each code, and counts the others."""
 
     def __init__(self) -> None:
         self._kept: list[Fault] = []
@@ -86,11 +87,11 @@ class _Faults:
 
 
 _Reader = Callable[[Any, Place, _Faults], Any]
-"""From a JSON value that is not null, its place and the collected reasons, to the column's value."""
+"""Takes a JSON value that is not null, its place and the collected reasons; returns the column's value."""
 
 
 class ExactJudge:
-    """Holds records to a contract, one at a time."""
+    """Judges records by a contract, one at a time."""
 
     def __init__(self, contract: Contract) -> None:
         self._read = _object_reader(contract.fields, False, contract.drift is not DriftPolicy.FREEZE)
@@ -105,14 +106,14 @@ class ExactJudge:
         Returns
         -------
         dict[str, Any] or list[Fault] or Drifted
-            Values by field, as pyarrow takes them; or all reasons: first what concerns the text (repeated keys, what
-            is no Unicode text), then the contract's fields in its order, then unknown ones in the record's. Values
-            and reasons, where the contract's policy lets the record pass.
+            Values by field, for pyarrow; or all reasons: first those about the text (duplicate keys, invalid Unicode),
+            then those about fields in the order of the contract, then unknown fields in the order of the record. Both
+            values and reasons if the contract's policy lets the record pass.
         """
         if _depth(unit) > MAX_DEPTH:
             return [Fault(Reason.TOO_DEEP, "$", f"nested more than {MAX_DEPTH} levels deep")]
         faults = _Faults()
-        # What is not UTF-8 becomes lone surrogates, so that it can be found in its place later.
+        # Invalid UTF-8 becomes lone surrogates, so that its place can be found later.
         try:
             text, not_utf8 = unit.decode(), None
         except UnicodeDecodeError as error:
@@ -126,7 +127,7 @@ class ExactJudge:
             faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error.msg.removesuffix(' at')} at byte {byte}")
         except _ConstantError as error:
             faults.add(Reason.MALFORMED_RECORD, RECORD, f"{error} is not valid JSON")
-        except RecursionError:  # the caller's own stack is nearly full
+        except RecursionError:  # the caller's stack is nearly full
             faults.add(Reason.TOO_DEEP, RECORD, "nested too deeply to be parsed")
         if faults.are_final:
             if not_utf8:
@@ -171,7 +172,7 @@ def _refuse_constant(name: str) -> None:
 
 def _depth(unit: bytes) -> int:
     if unit.count(b"[") + unit.count(b"{") <= MAX_DEPTH:
-        return 0  # not deep, however deep
+        return 0  # too few brackets to exceed the limit
     start = len(unit) - len(unit.lstrip(WHITE_SPACE))
     if unit[start : start + 1] not in (b"[", b"{"):
         return 0
@@ -182,7 +183,7 @@ def _depth(unit: bytes) -> int:
 
 
 def _check_text(value: Any, faults: _Faults) -> None:
-    """Find repeated keys, and strings that are no Unicode text, anywhere."""
+    """Find duplicate keys and invalid Unicode at any depth."""
     waiting: list[tuple[Place, Any]] = [(RECORD, value)]
     while waiting:
         place, item = waiting.pop()
@@ -221,16 +222,16 @@ def _field_reader(field: Field, takes_drift: bool) -> _Reader:
 
 
 def _reader(kind: Type, may_drift: bool, takes_drift: bool) -> _Reader:
-    """Return what reads values of a type.
+    """Return a function that reads values of a type.
 
     Parameters
     ----------
     kind
         The type.
     may_drift
-        Whether such a value may be something else, and is null then.
+        Whether a value that does not fit is allowed, and becomes null.
     takes_drift
-        Whether the contract takes such values at all, also of what is within this one.
+        Whether the contract allows values that do not fit at all; applies to nested values.
     """
     match kind:
         case ObjectType():

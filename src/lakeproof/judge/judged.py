@@ -1,4 +1,4 @@
-"""What judging gives: good records and dead letters, as Arrow columns."""
+"""Results of judging: good records and dead letters, as Arrow columns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class Fault(NamedTuple):
     Parameters
     ----------
     code
-        Which of the reasons it is.
+        Code of the reason.
     path
         JSONPath of the place in the record; ``$`` for the whole unit.
     detail
-        What was expected and what was found, for a person to read.
+        What was expected and what was found, in words.
     """
 
     code: Reason
@@ -69,12 +69,12 @@ class Good:
     values
         The contract's fields, and no other column.
     positions
-        int64: index of each in its batch.
+        int64: index of each record in its batch.
     drift
         list<string>: for each value of a record that did not fit, the codes of its reasons, joined by ``+``; null for
-        a record without any. None where the policy is to freeze.
+        a record without such values. None with the policy freeze.
     rescued
-        map<string, string>: the JSONPaths of these values, and their text. None unless the policy is to rescue.
+        map<string, string>: the JSONPaths of these values, and their text. None unless the policy is rescue.
     """
 
     values: pa.RecordBatch
@@ -93,11 +93,11 @@ class Bad:
     Parameters
     ----------
     positions
-        int64: index of each in its batch.
+        int64: index of each unit in its batch.
     reasons
-        list<struct<code, path, detail>>: all reasons against each.
+        list<struct<code, path, detail>>: all reasons against each unit.
     raw
-        binary: the bytes of each; null where they are too many to be kept.
+        binary: the bytes of each unit; null if there are too many to keep.
     """
 
     positions: ArrowColumn
@@ -110,7 +110,7 @@ class Bad:
 
 @dataclass(frozen=True)
 class Judged:
-    """Units of a batch, each in one of the two."""
+    """Units of a batch, each either good or bad."""
 
     good: Good
     bad: Bad
@@ -121,14 +121,14 @@ class Judged:
 
 @dataclass(frozen=True)
 class Together:
-    """Units of several batches that were judged together; their positions are those in their own batches.
+    """Units of several batches that were judged together; positions are indexes in their own batches.
 
     Parameters
     ----------
     judged
         The units.
     good_of, bad_of
-        Which batch each good record, and each bad unit, is from.
+        Index of the batch of each good record, and of each bad unit.
     """
 
     judged: Judged
@@ -142,18 +142,18 @@ def value_schema(contract: Contract) -> pa.Schema:
 
 
 def good_records(contract: Contract, positions: Any, columns: list[ArrowColumn], drift: ArrowColumn) -> Good:
-    """Put good records together.
+    """Build a :class:`Good` from columns.
 
     Parameters
     ----------
     contract
-        The contract that they meet.
+        The contract that the records meet.
     positions
-        Index of each in its batch.
+        Index of each record in its batch.
     columns
         The contract's fields.
     drift
-        For each, the values that did not fit: list<struct<codes, path, text>>.
+        For each record, the values that did not fit: list<struct<codes, path, text>>.
     """
     codes = rescued = None
     if contract.drift is not DriftPolicy.FREEZE:
@@ -165,12 +165,12 @@ def good_records(contract: Contract, positions: Any, columns: list[ArrowColumn],
 
 
 def reasons_column(faults: Iterable[Sequence[Fault]]) -> ArrowColumn:
-    """The ``reasons`` column."""
+    """Build the ``reasons`` column."""
     return _listed([[(fault.code.value, fault.path, fault.detail) for fault in each] for each in faults], REASONS)
 
 
 def _by_record(drift: Any, kind: Any, *names: str) -> ArrowColumn:
-    """Some fields of the values that drifted, as lists or maps of type `kind`; null for a record without any."""
+    """Build lists or maps of type `kind` from fields of the drifted values; null for a record without any."""
     if not drift.values:
         nothing: ArrowColumn = pa.nulls(len(drift), kind)
         return nothing
@@ -186,12 +186,12 @@ def _is_empty(lists: Any) -> Any:
 
 
 def drift_column(values: Iterable[Sequence[DriftedValue]]) -> ArrowColumn:
-    """The values that drifted of records, as :func:`good_records` takes them."""
+    """Build the column of each record's drifted values for :func:`good_records`."""
     return _listed([[(each.codes, each.path, each.text) for each in row] for row in values], DRIFT)
 
 
 def _listed(rows: Iterable[Sequence[tuple[str, ...]]], kind: Any) -> ArrowColumn:
-    """An array of type `kind`: lists of structs of texts."""
+    """Build an array of type `kind`: lists of structs of texts."""
     structs: list[tuple[str, ...]] = []
     offsets = [0]
     for row in rows:
@@ -204,12 +204,12 @@ def _listed(rows: Iterable[Sequence[tuple[str, ...]]], kind: Any) -> ArrowColumn
 
 
 def arrow_field(field: Field) -> ArrowField:
-    """The column of a field. All are nullable: a dead letter has none of them."""
+    """Return the column of a field. All columns are nullable: a dead letter has no values."""
     return pa.field(field.name, arrow_type(field.type))
 
 
 def arrow_type(kind: Type) -> pa.DataType:
-    """The Arrow type that holds every value of a contract's type exactly."""
+    """Return the Arrow type that holds every value of a contract's type exactly."""
     match kind:
         case DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -224,5 +224,5 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 
 def value_columns(records: Sequence[dict[str, Any]], contract: Contract) -> list[ArrowColumn]:
-    """The contract's columns of records as :func:`lakeproof.judge.exact.ExactJudge.judge` returns them."""
+    """Build the contract's columns from records of :func:`lakeproof.judge.exact.ExactJudge.judge`."""
     return [pa.array([record[field.name] for record in records], arrow_type(field.type)) for field in contract]

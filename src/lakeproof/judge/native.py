@@ -1,6 +1,6 @@
 """The native judge: compile a contract for it, and read what it returns as Arrow columns.
 
-It gives the verdicts of :mod:`lakeproof.judge.exact`, or leaves a unit to it. The code is in src/native-judge.
+It gives the same verdicts as :mod:`lakeproof.judge.exact`, or leaves a unit to that judge. See src/native-judge.
 """
 
 import json
@@ -36,16 +36,16 @@ from lakeproof.judge.scalars import UnfitError
 from lakeproof.judge.times import field_converter
 
 _BEYOND = 10**38
-# Rows, validity, buffers, children, and the records of the values, as bytes.
+# Rows, validity, buffers, children, and the index of each value's record, as bytes.
 _Part = tuple[int, bytes | None, list[bytes], list[Any], bytes | None]
 
 
 class UnsupportedError(Exception):
-    """The native judge is not installed, or cannot follow a contract; says why."""
+    """The native judge is not installed, or does not support a contract; the message is the reason."""
 
 
 class BrokenError(Exception):
-    """The native judge has an error; says which."""
+    """The native judge failed; the message is its error."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Units:
     Parameters
     ----------
     of
-        int64: index of the batch of each.
+        int64: index of the batch of each unit.
     positions
-        int64: index of each in its batch.
+        int64: index of each unit in its batch.
     starts, ends
-        int64: where each is in its batch.
+        int64: offsets of each unit in its batch.
     """
 
     of: Any
@@ -71,38 +71,38 @@ class Units:
         return len(self.of)
 
     def take(self, rows: Any) -> "Units":
-        """The units at some indexes."""
+        """Return the units at the given indexes."""
         return Units(self.of[rows], self.positions[rows], self.starts[rows], self.ends[rows])
 
     def and_then(self, others: "Units") -> "Units":
-        """These and others."""
+        """Append other units to these."""
         pairs = zip(astuple(self), astuple(others), strict=True)
         return Units(*(np.concatenate(pair) for pair in pairs))
 
     def sizes(self) -> Iterator[tuple[int, int, int]]:
-        """Batch, position and number of bytes of each."""
+        """Return the batch, position and number of bytes of each unit."""
         return zip(self.of.tolist(), self.positions.tolist(), (self.ends - self.starts).tolist(), strict=True)
 
     def cut(self, batches: Sequence[bytes]) -> list[bytes]:
-        """Their bytes."""
+        """Return the bytes of each unit."""
         spans = zip(self.of.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
         return [batches[number][start:end] for number, start, end in spans]
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What came of a run of units.
+    """The result of judging a run of units.
 
     Parameters
     ----------
     good
         Records that meet the contract.
     columns
-        The contract's columns of those.
+        The contract's columns of the good records.
     drift
-        For each of those: list<struct<codes, path, text>> of its values that drifted.
+        For each good record: list<struct<codes, path, text>> of its drifted values.
     bad, reasons, raw
-        Units that do not, the reasons against each, and its bytes.
+        Units that do not meet the contract, the reasons against each, and the bytes of each.
     undecided
         Units for the exact judge.
     too_large
@@ -110,7 +110,7 @@ class Chunk:
     refused
         Indexes of the batches that cannot be split.
     following
-        Index of the batch, and position in it, of the first unit behind all of those.
+        Index of the batch, and position in it, of the first unit after the chunk.
     """
 
     good: Units
@@ -126,7 +126,7 @@ class Chunk:
 
 
 def no_chunk(contract: Contract) -> Chunk:
-    """What came of no units."""
+    """Return an empty chunk."""
     none = Units(*(np.empty(0, np.int64) for _ in range(4)))
     columns: list[ArrowColumn] = [pa.array([], arrow_type(field.type)) for field in contract]
     reasons, raw = pa.array([], REASONS), pa.array([], pa.binary())
@@ -134,7 +134,7 @@ def no_chunk(contract: Contract) -> Chunk:
 
 
 class NativeJudge:
-    """Holds records to a contract.
+    """Judges records by a contract.
 
     Raises
     ------
@@ -150,7 +150,7 @@ class NativeJudge:
         self._contract = contract
         try:
             self._judge = Compiled(json.dumps(_plan(contract)))
-        except (ValueError, TypeError) as error:  # TypeError: it is another module of this name
+        except (ValueError, TypeError) as error:  # TypeError: another module with this name
             raise UnsupportedError(str(error)) from error
 
     def judge(self, batches: Sequence[bytes], record_bytes: int, units: int, size: int) -> Iterator[Chunk]:
@@ -161,14 +161,14 @@ class NativeJudge:
         batches
             The batches as landed, decompressed.
         record_bytes
-            Bytes of a unit that is judged at all.
+            Maximum bytes of a unit; a larger one is not judged.
         units, size
-            Units of a chunk at most, and their bytes, unless a single unit has more.
+            Maximum number of units of a chunk, and of their bytes, unless a single unit has more.
 
         Raises
         ------
         BrokenError
-            The native judge has an error. What was yielded stands.
+            The native judge failed. Chunks that it yielded before are valid.
         """
         judging = self._judge.judge(batches, record_bytes, units, size)
         while True:
@@ -260,7 +260,7 @@ def _form_plan(kind: PrimitiveType | DecimalType, time: TimeForm) -> dict[str, A
 
 
 def is_zoned(time: TimeForm) -> bool:
-    """Whether timestamps may be local times of a zone: Python knows its rules."""
+    """Whether timestamps may be local times of a zone, whose rules only Python knows."""
     return time.format.may_lack_offset and time.zone != "UTC"
 
 
@@ -299,9 +299,9 @@ def _bound_plan(kind: PrimitiveType | DecimalType, bound: Bound, *, is_least: bo
 
 
 def _units_of(value: int | Decimal, scale: int) -> Fraction:
-    """A bound in units of the last decimal place."""
+    """Return a bound in units of the last decimal place."""
     if isinstance(value, Decimal) and value and value.adjusted() < -scale - 1:
-        # Some part of one unit: the exact one may have a million digits.
+        # Some fraction of one unit: the exact one may have a million digits.
         return Fraction(1 if value > 0 else -1, 10)
     return Fraction(value) * int(10**scale)
 
@@ -311,13 +311,13 @@ def _units(part: tuple[bytes, ...]) -> Units:
 
 
 def _array(part: _Part, kind: pa.DataType) -> ArrowColumn:
-    """An array without children."""
+    """Build an array without children."""
     rows, validity, buffers, _, _ = part
     return pa.Array.from_buffers(kind, rows, [_buffer(validity), *map(pa.py_buffer, buffers)])
 
 
 def _lists(part: tuple[int, bytes, list[_Part]], kind: Any) -> ArrowColumn:
-    """An array of lists of structs of texts."""
+    """Build an array of lists of structs of texts."""
     rows, offsets, texts = part
     columns = [_array(each, pa.string()) for each in texts]
     structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
@@ -329,7 +329,7 @@ def _buffer(validity: bytes | None) -> pa.Buffer | None:
 
 
 def _column(part: _Part, kind: Type, field: Field | None, unfit: set[int]) -> ArrowColumn:
-    """A column; the records of values that do not fit are added to `unfit`."""
+    """Build a column; records with values that do not fit are added to `unfit`."""
     rows, validity, buffers, children, owners = part
     valid, arrow = _buffer(validity), arrow_type(kind)
     match kind:
@@ -351,7 +351,7 @@ def _column(part: _Part, kind: Type, field: Field | None, unfit: set[int]) -> Ar
 
 
 def _zoned_column(texts: ArrowColumn, field: Field, owners: Any, unfit: set[int]) -> ArrowColumn:
-    """Timestamps of a time zone, which only Python reads."""
+    """Convert timestamps of a time zone, which only Python reads."""
     convert, examine = field_converter(PrimitiveType.TIMESTAMP, field.time), examiner(field.constraints)
     converted: list[int | None] = []
     for text, owner in zip(texts.to_pylist(), owners.tolist(), strict=True):

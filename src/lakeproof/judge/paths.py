@@ -1,4 +1,4 @@
-"""Where in a record something is, and what stands there, byte for byte."""
+"""Places in a record: their JSONPaths, and the JSON text at a place byte for byte."""
 
 import re
 from collections.abc import Iterable
@@ -14,20 +14,20 @@ _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_array = msgspec.json.Decoder(list[Raw]).decode
 
 Place = tuple[Any, ...]
-"""Where a value is in the record: the place of what holds it, and its key or index there; empty for the record.
+"""Place of a value: the place of the enclosing object or array, and the key or index in it; empty for the record.
 
-Few values are faulty, so paths are written only for those.
+Paths are formatted only for faulty values, which are few.
 """
 RECORD: Place = ()
 
 
 class DriftedValue(NamedTuple):
-    """A value that has no column, or does not fit it.
+    """A value without a column, or one that does not fit its column.
 
     Parameters
     ----------
     path
-        JSONPath of its place in the record; no two places have the same.
+        JSONPath of the place in the record, unique to the place.
     codes
         The codes of all reasons, sorted, joined by ``+``.
     text
@@ -40,24 +40,24 @@ class DriftedValue(NamedTuple):
 
 
 def json_path(place: Place) -> str:
-    """JSONPath of a place, for a person: long keys are cut."""
+    """Format a place as JSONPath for a person: long keys are cut."""
     return _path(place, MAX_SHOWN)
 
 
 def exact_path(place: Place) -> str:
-    """JSONPath of a place, from which the place can be restored."""
+    """Format a place as a JSONPath from which the place can be restored."""
     return _path(place, None)
 
 
 def verbatim(unit: bytes, places: Iterable[Place]) -> list[str]:
-    """The JSON text at places of a record, as landed, without the white space around it.
+    """Return the JSON text at places of a record, as landed, without the white space around it.
 
     Parameters
     ----------
     unit
-        The record: JSON in UTF-8, in which no key of an object is repeated.
+        The record: JSON in UTF-8 without duplicate keys.
     places
-        Places that it has.
+        Places in the record.
     """
     parts: dict[Place, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Hold records that fit otherwise to the contract's rules, whole columns at a time."""
+"""Check otherwise good records against the contract's rules, whole columns at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,19 +16,19 @@ Columns = dict[str, ArrowColumn]
 
 
 class RulesJudge:
-    """Holds records to the rules of a contract."""
+    """Checks records against the rules of a contract."""
 
     def __init__(self, contract: Contract) -> None:
         self._names = [field.name for field in contract]
         self._rules = contract.rules
 
     def judge(self, columns: Sequence[ArrowColumn]) -> dict[int, list[Fault]]:
-        """Judge the rows of the contract's columns.
+        """Check the rows of the contract's columns.
 
         Returns
         -------
         dict[int, list[Fault]]
-            By the index of each row of which a rule is false, ascending: the reasons, in the order of the rules.
+            Reasons in the order of the rules, by the index of each row that breaks a rule, ascending.
         """
         named = dict(zip(self._names, columns, strict=True))
         found: dict[int, list[Fault]] = {}
@@ -41,13 +41,13 @@ class RulesJudge:
 
 
 def evaluate(expression: Expression, columns: Columns) -> Any:
-    """Return the values of an expression for the rows of `columns`: an array, or a scalar if it names none of them."""
+    """Return the values of an expression for the rows of `columns`: an array, or a scalar if it uses no column."""
     match expression:
         case Literal(value, kind):
             return pa.scalar(value, arrow_type(kind))
         case Column((name, *within), kind):
             values: Any = pc.struct_field(columns[name], within) if within else columns[name]
-            # The column of a table may be wider by now than the contract that judged its rows.
+            # The column of a table may have been widened since the contract judged its rows.
             wider = isinstance(kind, DecimalType | PrimitiveType) and values.type != arrow_type(kind)
             return values.cast(arrow_type(kind)) if wider else values
         case Call(Operator.CONVERT, (operand,), kind):
@@ -76,7 +76,7 @@ def _less(left: Any, right: Any) -> Any:
     less = pc.less(left, right)
     if not pa.types.is_floating(left.type):
         return less
-    # Arrow holds nothing to be less than NaN; what the contract's columns have is never NaN, but inf - inf is.
+    # In Arrow, nothing is less than NaN. Values of the contract's columns are never NaN, but inf - inf is.
     return pc.or_kleene(less, pc.and_kleene(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
 
 

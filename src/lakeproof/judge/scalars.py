@@ -1,6 +1,6 @@
-"""Convert one JSON scalar to the value of a column, by its token and lexical form: nothing is guessed or rounded off.
+"""Convert one JSON scalar to the value of a column, by its token and lexical form, without guessing or rounding.
 
-docs/json-types.md has the table of what fits where.
+See docs/json-types.md for the values that fit each type.
 """
 
 import math
@@ -17,13 +17,13 @@ from lakeproof.contracts.tokens import FloatToken, IntToken
 from lakeproof.reasons import Reason
 
 MAX_SHOWN = 80
-"""Characters of a value that a detail shows."""
+"""Maximum number of characters of a value in a detail."""
 
 _CONTROLS = {code: f"\\u{code:04x}" for code in (*range(32), 127)}
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d{2})(?::?(\d{2}))?)", re.ASCII
 )
-# The form that nearly all have: what of it Python's own parser takes, it reads as the longer way below does.
+# The form of nearly all timestamps. Python's parser reads those that it accepts like the slower code below.
 _USUAL_TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
@@ -56,14 +56,14 @@ class UnfitError(Exception):
 
 
 Converter = Callable[[Any], Any]
-"""From a JSON value (str, IntToken, FloatToken, bool, dict, list; never None) to a value that pyarrow takes.
+"""Takes a JSON value (str, IntToken, FloatToken, bool, dict, list; never None); returns a value for pyarrow.
 
-Raises :class:`UnfitError` for one that does not fit.
+Raises :class:`UnfitError` for a value that does not fit.
 """
 
 
 def converter(kind: PrimitiveType | DecimalType) -> Converter:
-    """Return what converts a JSON value to a column of type `kind`."""
+    """Return a function that converts a JSON value for a column of type `kind`."""
     if isinstance(kind, DecimalType):
         exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
         return partial(_to_decimal, precision=kind.precision, scale=kind.scale, exact=exact)
@@ -82,7 +82,7 @@ def converter(kind: PrimitiveType | DecimalType) -> Converter:
 
 
 def to_text(value: Any) -> str:
-    """A string's value, or the characters of a number or a boolean as landed."""
+    """Return a string's value, or the characters of a number or boolean as landed."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def to_text(value: Any) -> str:
 
 
 def to_timestamp(value: Any) -> int:
-    """Microseconds since 1970-01-01T00:00:00Z of an ISO 8601 timestamp with date, time and zone."""
+    """Convert an ISO 8601 timestamp with date, time and zone to microseconds since 1970-01-01T00:00:00Z."""
     if type(value) is not str:
         raise _wrong_type("a string", value)
     if _USUAL_TIMESTAMP.fullmatch(value):
@@ -125,7 +125,7 @@ def microseconds_of(
     zone_hours: str | None = None,
     zone_minutes: str | None = None,
 ) -> int:
-    """Microseconds since 1970-01-01T00:00:00Z of the parts of a timestamp, which `value` is for messages."""
+    """Convert the parts of a timestamp to microseconds since 1970-01-01T00:00:00Z; `value` is its text for messages."""
     days = _days(year, month, day)
     hours, minutes, seconds = int(hour), int(minute), int(second or 0)
     offset_hours, offset_minutes = int(zone_hours or 0), int(zone_minutes or 0)
@@ -143,7 +143,7 @@ def microseconds_of(
 
 
 def to_date(value: Any) -> int:
-    """Days since 1970-01-01 of a date like ``2026-11-21``."""
+    """Convert a date like ``2026-11-21`` to days since 1970-01-01."""
     if type(value) is not str:
         raise _wrong_type("a string", value)
     match = _DATE.fullmatch(value)
@@ -158,7 +158,7 @@ def to_date(value: Any) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it: its kind, or its first characters. Always valid Unicode."""
+    """Format a value for a person: its kind, or its first characters. The result is always valid Unicode."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -171,12 +171,12 @@ def shown(value: Any) -> str:
 
 
 def cut(text: str) -> str:
-    """The first characters of `text`, with control characters and what is no Unicode text as escapes."""
+    """Return the first characters of `text`, with control characters and invalid Unicode escaped."""
     return escaped(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…")
 
 
 def escaped(text: str) -> str:
-    """`text` with control characters and what is no Unicode text as escapes."""
+    """Escape control characters and invalid Unicode in `text`."""
     return text if text.isprintable() else text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
@@ -195,7 +195,7 @@ def _to_boolean(value: Any) -> bool:
 def _to_integer(value: Any, bits: int) -> int:
     if not isinstance(value, IntToken):
         raise _wrong_type("an integer without a decimal point or exponent", value)
-    if len(value) <= _LONGEST_INT:  # Python refuses to read very long ones
+    if len(value) <= _LONGEST_INT:  # Python refuses to parse very long integers
         number = int(value)
         if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             return number
@@ -226,7 +226,7 @@ def _to_decimal(value: Any, precision: int, scale: int, exact: Context) -> Decim
     unit = Decimal((0, (1,), -scale))
     try:
         if not value.lower().partition("e")[0].strip("-.0"):
-            return 0 * unit  # whatever its exponent
+            return 0 * unit  # zero, with any exponent
         return Decimal(value).quantize(unit, context=exact)
     except (Inexact, InvalidOperation):
         detail = f"a number with at most {precision - scale} digits before the decimal point and {scale} after it"
@@ -237,7 +237,7 @@ def _to_decimal(value: Any, precision: int, scale: int, exact: Context) -> Decim
 def _days(year: str, month: str, day: str) -> int | None:
     """Days since 1970-01-01; None for a day that is not in the calendar."""
     try:
-        if year == "0000":  # Python's calendar begins with 1; every 400 years it repeats
+        if year == "0000":  # Python's calendar starts with the year 1, and repeats every 400 years
             return date(400, int(month), int(day)).toordinal() - _DAYS_IN_400_YEARS - _EPOCH
         return date(int(year), int(month), int(day)).toordinal() - _EPOCH
     except ValueError:
@@ -249,5 +249,5 @@ def _wrong_type(expected: str, found: Any) -> UnfitError:
 
 
 def unfit(code: Reason, expected: str, found: Any) -> UnfitError:
-    """The error of a value that is not what was expected."""
+    """Return the error for a value other than the expected one."""
     return UnfitError(code, f"expected {expected}, got {shown(found)}")

@@ -1,7 +1,7 @@
-"""Where JSON values begin and end, told by quotes and brackets alone.
+"""Find where JSON values begin and end, by quotes and brackets alone.
 
-So a value that is broken inside (NaN, a number of 1,100 digits, bytes that are no text) still ends where it ends, and
-does not cost its neighbours. Nothing here recurses, and time and memory grow with the input only.
+The end of a value that is broken inside (NaN, a number of 1,100 digits, bytes that are not text) is still found, so
+its neighbors are not lost. Nothing here recurses, and time and memory grow only with the input.
 """
 
 import re
@@ -12,8 +12,8 @@ _QUOTE, _COMMA, _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN_OBJECT, _CLOSE_OBJECT = b'",[]{
 _OPENERS = b"[{"
 _WINDOW = 1 << 12
 
-# Groups repeat a bounded number of times: the regex engine keeps a state for each repeat, which for 200 MB of escapes
-# would be gigabytes. What is longer takes another turn of the loops below.
+# Groups repeat a bounded number of times: the regex engine keeps a state for each repeat, which would take gigabytes
+# for 200 MB of escapes. Longer values take more iterations of the loops below.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+){0,64}"'
 _INSIDE = re.compile(rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+){0,200}', re.DOTALL)
 _ELEMENT = re.compile(rb'[^"\[\]{},]*+(?:' + _STRING + rb'[^"\[\]{},]*+){0,200}', re.DOTALL)
@@ -29,7 +29,7 @@ class StructureError(Exception):
     problem
         What is wrong, and at which byte.
     depth
-        How deep the brackets went before that.
+        Nesting depth of the brackets before the error.
     """
 
     def __init__(self, problem: str, depth: int = 0) -> None:
@@ -38,12 +38,12 @@ class StructureError(Exception):
 
 
 def skip_space(value: bytes, start: int, end: int) -> int:
-    """Offset of the first byte of ``value[start:end]`` that is not white space, or `end`."""
+    """Return the offset of the first byte of ``value[start:end]`` that is not white space, or `end`."""
     return _skip(_SPACE, value, start, end)
 
 
 def content_end(value: bytes, start: int, end: int) -> int:
-    """Offset behind the last byte of ``value[start:end]`` that is not white space, or `start`; without a copy of it."""
+    """Return the offset after the last byte of ``value[start:end]`` that is not white space, or `start`; no copy."""
     while end > start:
         window = max(start, end - _WINDOW)
         kept = len(value[window:end].rstrip(WHITE_SPACE))
@@ -59,12 +59,12 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
     Returns
     -------
     tuple[int, int]
-        The offset behind its closing bracket, and how deep its brackets go: 1 for one that holds no other.
+        The offset after the closing bracket, and the nesting depth of the brackets, which is at least 1.
 
     Raises
     ------
     StructureError
-        It does not end before `end`, or a bracket closes one of the other kind.
+        The value does not end before `end`, or a bracket closes one of the other kind.
     """
     skip = _INSIDE.match
     closers = bytearray()
@@ -91,12 +91,12 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def element_end(value: bytes, start: int, end: int) -> int:
-    """Find the ``,`` or ``]`` behind the array element that begins at `start`.
+    """Find the ``,`` or ``]`` after the array element that begins at `start`.
 
     Raises
     ------
     StructureError
-        No such byte is before `end`, the element is empty, or its brackets do not match.
+        There is no such byte before `end`, the element is empty, or its brackets do not match.
     """
     position = _skip(_ELEMENT, value, start, end)
     while position < end:
@@ -116,12 +116,12 @@ def element_end(value: bytes, start: int, end: int) -> int:
 
 
 def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
-    """Find where the string that opens at `start` ends: the offset behind its closing quote.
+    """Return the offset after the closing quote of the string that opens at `start`.
 
     Raises
     ------
     StructureError
-        It does not end before `end`; `depth` is how deep the brackets went before that.
+        The string does not end before `end`; `depth` is the nesting depth of the brackets before the string.
     """
     position = start + 1
     while position < end:

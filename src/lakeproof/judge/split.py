@@ -1,7 +1,7 @@
 """Split a batch into its units: records, byte for byte as they landed.
 
 A batch is a JSON array of records, a single object, or newline-delimited objects; docs/json-types.md has the rules.
-Any other batch is refused as a whole, before the first unit is handed out.
+Any other batch is refused as a whole, before the first unit is returned.
 """
 
 import re
@@ -23,15 +23,15 @@ from lakeproof.reasons import Reason
 
 _COMMA = ord(",")
 _BOM = b"\xef\xbb\xbf"
-# msgspec is asked for this many bytes at once. It makes an object per element: 4 MiB of `[1,1,…]` are about 200 MB.
+# Bytes that msgspec reads at once. It makes an object per element: 4 MiB of `[1,1,…]` take about 200 MB.
 _WINDOW_BYTES = 4 << 20
-# After an element that it refuses, it is asked for a smaller window, and only after some bytes: keeping an account of
-# where each window ends must not cost more than the batch itself.
+# After an element that msgspec refuses, the window is smaller, and starts only after some bytes: keeping the end of
+# each window must not cost more than the batch itself.
 _SMALL_WINDOW_BYTES = 64 << 10
 _STRUCTURAL_BYTES = 1 << 10
 _TRIES = 8
 
-# Whether a longer string is one to the last escape is not looked at: to read it would take several times its size.
+# Escapes of a longer string are not checked: reading it would take several times its size.
 _MAX_SCALAR_BYTES = 16 << 20
 
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -42,7 +42,7 @@ _SCALAR = re.compile(rb"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE
 
 @dataclass(frozen=True)
 class Refused:
-    """A batch that cannot be split, and so is a single dead letter.
+    """A batch that cannot be split, and becomes a single dead letter.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """A unit that is not handed out, since it has more bytes than asked for: how many."""
+    """The number of bytes of a unit that is not returned because it is larger than the maximum."""
 
     size: int
 
@@ -75,13 +75,13 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
     value
         The batch as landed, decompressed. A UTF-8 byte order mark at its start is skipped.
     most
-        Bytes of a unit at most; of a larger one there is no copy.
+        Maximum bytes of a unit; a larger one is not copied.
 
     Returns
     -------
     Refused or Iterator[bytes or TooLarge]
-        Why it cannot be split; or its units in order, each a slice of `value` without the white space around it
-        (a line of newline-delimited JSON keeps its own). A unit need not be valid JSON.
+        The reason why the batch cannot be split; or its units in order, each a slice of `value` without the white space
+        around it (a line of newline-delimited JSON keeps its own). A unit need not be valid JSON.
     """
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
     end = content_end(value, start, len(value))
@@ -98,7 +98,7 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
 
 
 def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
-    """Split an array that :func:`split` refuses, since it was cut short or is broken in the middle.
+    """Split an array that :func:`split` refuses because it was cut short or is broken in the middle.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
     Returns
     -------
     tuple[list[bytes], bytes] or None
-        The elements before the place where it breaks, as :func:`split` would hand them out, and the bytes behind the
-        last of them, which may be none; None if no element is complete, or it is not an array. A number, true, false
-        or null at the very end of `value` is not complete: digits may be missing.
+        The elements before the break, as :func:`split` would return them, and the bytes after the last element, which
+        may be none; None if no element is complete, or `value` is not an array. A number, true, false or null at the
+        very end of `value` is not complete: digits may be missing.
     """
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
     end = content_end(value, start, len(value))
@@ -137,10 +137,10 @@ def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
 
 
 def complete_units(value: bytes) -> list[bytes]:
-    """The complete units of the beginning of a batch, of which the end is missing.
+    """Return the complete units of a batch whose end is missing.
 
-    Those of an array are what :func:`salvage` finds, or all if it is whole. Of lines, the last one is complete if its
-    line end is there, or if it is an object to its end.
+    Of an array, these are the elements that :func:`salvage` finds, or all if the array is whole. The last line of
+    newline-delimited JSON is complete if it has a line end, or is a whole object.
     """
     found = split(value)
     if isinstance(found, Refused):
@@ -153,7 +153,7 @@ def complete_units(value: bytes) -> list[bytes]:
 
 
 def _complete_end(value: bytes, begin: int, end: int) -> int | None:
-    """Where the object, array or string ends that is the last in a batch without an end; None if it does not."""
+    """Return `end` if the object, array or string at `begin` ends there; otherwise None."""
     try:
         if value[begin : begin + 1] in (b"{", b"["):
             stop, _ = container_end(value, begin, end)
@@ -168,7 +168,7 @@ def _complete_end(value: bytes, begin: int, end: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Elements of an array that lie between `start` and the ``,`` or ``]`` at `stop`; `valid` if msgspec reads them."""
+    """Elements of an array between `start` and the ``,`` or ``]`` at `stop`; `valid` if msgspec reads them."""
 
     start: int
     stop: int
@@ -181,7 +181,7 @@ def _split_array(value: bytes, start: int, end: int, most: int) -> Refused | Ite
         if elements is not None:
             return _read_units(elements, most)
     try:
-        # The whole batch is looked through before the first unit is handed out. Only where segments end is kept.
+        # The whole batch is scanned before the first unit is returned. Only the bounds of segments are kept.
         segments = list(_segments(value, start, end))
     except StructureError as error:
         return Refused(Reason.CORRUPT_BATCH, str(error))
@@ -216,11 +216,11 @@ def _valid_stop(value: bytes, start: int, end: int, window: int) -> tuple[int | 
     Returns
     -------
     tuple[int or None, int]
-        Its offset, or None; and how many bytes from `start` lie before what is in the way, or 0.
+        The offset, or None; and the number of bytes from `start` before the first obstacle, or 0.
     """
     reach = 0
-    # Any comma behind a brace may be tried, even one inside a string: what is before it is read as whole elements,
-    # and then a parser of the whole batch would come to that comma in the same state.
+    # Any comma after a brace may be tried, even one inside a string: if the bytes before it are read as whole elements,
+    # a parser of the whole batch would reach that comma in the same state.
     stop = end - 1 if end - start <= window else value.rfind(b"},", start, start + window) + 1
     for _ in range(_TRIES):
         if stop <= start:
@@ -234,7 +234,7 @@ def _valid_stop(value: bytes, start: int, end: int, window: int) -> tuple[int | 
 
 
 def _read_elements(text: bytes) -> tuple[list[msgspec.Raw] | None, int]:
-    """Elements of a valid array, or None and about where it stops being valid."""
+    """Return the elements of a valid array; or None, and roughly the byte where the array becomes invalid."""
     try:
         return _ELEMENTS.decode(text), 0
     except msgspec.DecodeError as error:
@@ -253,7 +253,7 @@ def _elements(value: bytes, segments: list[_Segment], most: int) -> Iterator[Uni
     for segment in segments:
         if segment.valid:
             elements, _ = _read_elements(b"[" + value[segment.start : segment.stop] + b"]")
-            if elements is not None:  # the stack may be fuller by now, and too full for very deep ones
+            if elements is not None:  # the stack may be fuller by now, too full for very deep elements
                 yield from _read_units(elements, most)
                 continue
         position = segment.start
@@ -280,14 +280,14 @@ def _split_objects(value: bytes, start: int, end: int, most: int) -> Refused | I
         stop, problem = -1, str(error)
     if stop == end:
         return iter((_unit(value, start, end, most),))
-    # A pretty-printed object that was cut short has no line that is an object by itself and is not indented.
+    # In a pretty-printed object that was cut short, no line without indentation is an object by itself.
     if any(_is_object(value, *line) for line in _lines(value, start, end)):
         return (_unit(value, begin, behind, most) for begin, behind in _lines(value, start, end))
     return Refused(Reason.CORRUPT_BATCH, problem)
 
 
 def _lines(value: bytes, start: int, end: int) -> _Spans:
-    """Where lines that are not blank begin, and where they end without their line ends."""
+    """Yield start and end of each line that is not blank, without its line end."""
     while start < end:
         newline = value.find(b"\n", start, end)
         behind = stop = end if newline < 0 else newline

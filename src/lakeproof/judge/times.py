@@ -1,4 +1,4 @@
-"""Convert a timestamp that is written in the form of its contract, exactly; ISO 8601 with an offset is in scalars."""
+"""Convert timestamps exactly from the format of the contract; ISO 8601 with an offset is in scalars."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _seconds = converter(DecimalType(18, 6))
 
 
 def field_converter(kind: PrimitiveType | DecimalType, form: TimeForm) -> Converter:
-    """Return what converts a JSON value to a column of type `kind`, whose timestamps are written in `form`."""
+    """Return a function that converts a JSON value for a column of type `kind`; `form` is the format of timestamps."""
     if kind is not PrimitiveType.TIMESTAMP or form == ISO_8601:
         return converter(kind)
     if form.format.per_second:
@@ -49,7 +49,7 @@ def field_converter(kind: PrimitiveType | DecimalType, form: TimeForm) -> Conver
 
 def _from_number(value: Any, per_second: int) -> int:
     if isinstance(value, IntToken):
-        # Python refuses to read very long ones.
+        # Python refuses to parse very long integers.
         return _in_range(int(value) * (_SECOND // per_second) if len(value) <= _LONGEST_EPOCH else None, value)
     if per_second == 1:
         return _in_range(int(_seconds(value) * _SECOND), value)
@@ -83,7 +83,7 @@ def _midnight(value: str, zone: ZoneInfo) -> int:
     if not match:
         raise unfit(Reason.WRONG_FORMAT, "a date (yyyy-MM-dd)", value)
     local = _EPOCH + timedelta(microseconds=microseconds_of(value, *match.groups()))
-    # As java.time does: the earlier of two midnights; without a midnight, as much later as the clock was put forward.
+    # Like java.time: the earlier of two midnights; if there is none, later by as much as the clock was put forward.
     return _since_epoch(local.replace(tzinfo=zone), value)
 
 
@@ -97,7 +97,7 @@ def _in_zone(local: datetime, zone: ZoneInfo, value: str) -> int:
 
 
 def _since_epoch(at: datetime, value: str) -> int:
-    # Not as times in UTC: the first and the last hours may be outside of Python's calendar there.
+    # Not converted to UTC: the first and last hours may be outside of Python's calendar there.
     since = at.replace(tzinfo=None) - _EPOCH - (at.utcoffset() or timedelta())
     return _in_range((since.days * _SECONDS_OF_DAY + since.seconds) * _SECOND + since.microseconds, value)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | bool]:
-    """Properties of a confluent-kafka client."""
+    """Return the properties of a confluent-kafka client."""
     check_files(kafka)
     properties: dict[str, str | int | float | bool] = {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -36,7 +36,7 @@ def client_properties(kafka: "KafkaSettings") -> dict[str, str | int | float | b
 
 
 def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
-    """Options of Spark's Kafka source, which uses the Java client."""
+    """Return the options of Spark's Kafka source, which uses the Java client."""
     check_files(kafka)
     options = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": kafka.security_protocol}
     if kafka.security_protocol.startswith("SASL"):
@@ -61,7 +61,7 @@ def spark_options(kafka: "KafkaSettings") -> dict[str, str]:
 
 @contextmanager
 def accepted_settings() -> Iterator[None]:
-    """Report settings that a client of confluent-kafka does not accept when it is made."""
+    """Report settings that a confluent-kafka client refuses when it is created."""
     from confluent_kafka import KafkaException
 
     try:
@@ -75,7 +75,7 @@ def accepted_settings() -> Iterator[None]:
 
 
 def check_files(kafka: "KafkaSettings") -> None:
-    """Check that the files of certificates and keys exist."""
+    """Check that certificate and key files exist."""
     for name, path in (
         ("LAKE_KAFKA_SSL_CA", kafka.ssl_ca),
         ("LAKE_KAFKA_SSL_CERTIFICATE", kafka.ssl_certificate),

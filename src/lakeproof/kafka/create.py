@@ -38,7 +38,7 @@ class TopicSpec:
 
     @classmethod
     def of(cls, name: str, settings: TopicSettings) -> "TopicSpec":
-        """The desired configuration by the settings."""
+        """Return the desired configuration from the settings."""
         config = {
             "cleanup.policy": settings.cleanup,
             "retention.ms": str(round(settings.retention_hours * 3_600_000)),
@@ -59,7 +59,7 @@ class Difference:
 
 
 def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> list[Difference]:
-    """Create missing topics; return how existing ones differ, without changing them."""
+    """Create missing topics; return the differences of existing topics, which are not changed."""
     admin = AdminClient(dict(client))
     try:
         existing = admin.list_topics(timeout=_PATIENCE_SECONDS).topics

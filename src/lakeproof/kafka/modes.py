@@ -1,4 +1,4 @@
-"""The modes on Kafka alone, `dedupe` and `windows`: their settings files, and what the settings mean."""
+"""The modes on Kafka alone, `dedupe` and `windows`: read and interpret their settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class ModeName(StrEnum):
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a message are read; the last three only by `windows`."""
+    """Names of the fields that are read from a message; the last three only by `windows`."""
 
     event_id: str
     event_time: str
@@ -42,7 +42,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Mode:
-    """What a mode does."""
+    """The configuration of a mode."""
 
     name: ModeName
     topic: str
@@ -51,30 +51,30 @@ class Mode:
     fields: Fields
     watermark: int  # how much older than the newest event an event may be, in microseconds
     window: int | None  # length of a window in microseconds; None in the mode `dedupe`
-    checkpoint: str  # places are URIs
+    checkpoint: str  # a URI, like the other places
     parquet: str | None  # the sinks: at least one is set
     kafka: str | None
-    aside: str  # where bad and late messages go, unless there is a topic for them
+    aside: str  # place of bad and late messages, unless `aside_topic` is set
     aside_topic: str | None
-    time: TimeForm = ISO_8601  # how the event time is written
+    time: TimeForm = ISO_8601  # format of the event time
 
     @property
     def places(self) -> dict[str, str]:
-        """The folders that it uses, by the fields of its settings."""
+        """Folders of the mode, by field of its settings."""
         aside = None if self.aside_topic else self.aside
         places = {"parquet": self.parquet, "aside": aside, "checkpoint": self.checkpoint}
         return {field: place for field, place in places.items() if place}
 
 
 def fields_of(name: ModeName) -> dict[str, FieldInfo]:
-    """The fields of a mode's settings, in the order of its model."""
+    """Return the fields of a mode's settings, in the order of the model."""
     return {
         field: info for field, info in CONCERNS[name].model_fields.items() if info.alias and field not in _NOT_IN_FILES
     }
 
 
 def load_mode(name: ModeName, file: Path | None, options: Mapping[str, str] | None = None) -> tuple[Settings, Mode]:
-    """Read the settings of a mode: of each field, an option wins over the environment, and that over the file."""
+    """Read the settings of a mode: options override the environment, which overrides the file."""
     defaults = _of_file(name, file)
     own = _variables(name, options or {}, "The command line")
     settings = load_settings(defaults, own)
@@ -82,7 +82,7 @@ def load_mode(name: ModeName, file: Path | None, options: Mapping[str, str] | No
 
 
 def mode_of(name: ModeName, settings: Settings) -> Mode:
-    """What the settings of a mode mean."""
+    """Build a mode from its settings."""
     own = settings.windows if name is ModeName.WINDOWS else settings.dedupe
     window = None
     fields = Fields(own.event_id, own.event_time)
@@ -156,10 +156,10 @@ def _window(text: str) -> timedelta:
 
 
 def _of_file(name: ModeName, file: Path | None) -> dict[str, str]:
-    """The variables that a settings file sets."""
+    """Return the variables that a settings file sets."""
     path = file or Path(f"{name}.yaml")
     try:
-        # As texts, like those of the environment: a time stays as it is written.
+        # Values are text, like those of the environment: a time stays as written.
         found = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts, lists and dicts
     except FileNotFoundError:
         if file is None:
@@ -175,7 +175,7 @@ def _of_file(name: ModeName, file: Path | None) -> dict[str, str]:
 
 
 def _variables(name: ModeName, pairs: Mapping[str, str], origin: str) -> dict[str, str]:
-    """Values by the variables of their fields; an empty value means unset."""
+    """Return values by the variables of their fields; an empty value means unset."""
     fields = {field: info.alias for field, info in fields_of(name).items()}
     for field in pairs:
         if field not in fields:

@@ -52,24 +52,24 @@ class Offsets:
         return f"{self.topic}/{entries}{';' if past else ''}{past}"
 
     def with_past(self, ranges: Iterable[Range]) -> Self:
-        """A copy with more ranges of the past."""
+        """Return a copy with more ranges of the past."""
         return replace(self, past=_joined([*self.past, *ranges]))
 
     def past_since(self, before: "Offsets") -> list[Range]:
-        """Ranges of the past that an earlier position lacks."""
+        """Return ranges of the past that are not in an earlier position."""
         return without(self.past, before.past)
 
     def as_spark(self, partitions: Iterable[int]) -> str:
-        """The position in the format of Spark's Kafka source."""
+        """Format the position for Spark's Kafka source."""
         return json.dumps({self.topic: {str(partition): self.next(partition) for partition in partitions}})
 
     def next(self, partition: int) -> int:
-        """The next offset of a partition."""
+        """Return the next offset of a partition."""
         return dict(self.entries).get(partition, 0)
 
 
 def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
-    """Sorted ranges without the known ones."""
+    """Return sorted ranges without the known ones."""
     known = _joined(known)
     left = []
     for partition, first, end in _joined(wanted):

@@ -18,7 +18,7 @@ class Recorded:
     """The topic that a ledger records."""
 
     topic_id: str  # assigned by the brokers when the topic was created
-    start: Offsets  # where the stream begins
+    start: Offsets  # first offsets of the stream
 
     @property
     def topic(self) -> str:

@@ -102,7 +102,7 @@ class Registry:
 
 
 def differences(old: Any, new: Any, path: str = "$") -> Iterator[str]:
-    """Differences of two JSON Schemas apart from descriptions: path and both values."""
+    """Yield differences of two JSON Schemas except descriptions: path and both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             # Fields may be named like keywords of JSON Schema.

@@ -14,7 +14,7 @@ from lakeproof.settings import KafkaSettings
 
 Headers = list[tuple[str, str | bytes | None]]
 
-_BY_KEY = -1  # the partition of a message: as its key says
+_BY_KEY = -1  # partition of a message: chosen by its key
 _POLL_SECONDS = 0.1
 _MORE_SECONDS = 5.0
 _OPTIONS: dict[str, Any] = {
@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "linger.ms": 5,
     "compression.type": "lz4",
     "message.max.bytes": 1_000_000_000,  # the topic decides what is too large
-    "partitioner": "murmur2_random",  # as in Java's clients, so that a key is always in the same partition
+    "partitioner": "murmur2_random",  # as in Java clients, so that a key is always in the same partition
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 64 * 1024,  # limits memory: a full queue blocks the sender
 }
@@ -44,7 +44,7 @@ class Sent:
     """Result of sending several messages."""
 
     acknowledged: int = 0
-    in_doubt: int = 0  # not acknowledged: may be in the topic nevertheless
+    in_doubt: int = 0  # not acknowledged, but possibly in the topic
     # First and last acknowledged offset by partition, if the brokers reported it.
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
 

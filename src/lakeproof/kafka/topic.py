@@ -29,7 +29,7 @@ _ONE_MESSAGE = {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "queued.min.messages": 1,
-    "fetch.message.max.bytes": 1,  # of a partition: a broker sends a first batch, however large it is
+    "fetch.message.max.bytes": 1,  # per partition; a broker sends the first batch regardless of its size
     "fetch.wait.max.ms": 100,
 }
 _NEVER = -1
@@ -74,11 +74,11 @@ class Topic:
         return {partition: Extent(first[partition], end[partition]) for partition in wanted}
 
     def behind(self, at: Offsets, partitions: Iterable[int]) -> int:
-        """How many offsets come after a position."""
+        """Return the number of offsets after a position."""
         return sum(max(extent.end - at.next(number), 0) for number, extent in self.extents(partitions).items())
 
     def waiting_since(self, at: Offsets, partitions: Iterable[int]) -> datetime | None:
-        """When the oldest message after a position was sent; None without such a message, or with slow brokers."""
+        """Return the time of the oldest message after a position; None if there is none, or if brokers are slow."""
         from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
 
         extents = self.extents(partitions)
@@ -129,7 +129,7 @@ class Topic:
         return {partition: (begin[partition], end[partition]) for partition in wanted}
 
     def _at(self, time: datetime, partitions: list[int], extents: Mapping[int, Extent]) -> dict[int, int]:
-        """First offsets at or after a time; -1 means the end of the partition."""
+        """Return the first offsets at or after a time; without such messages, the end of the partition."""
         at = self._offsets(partitions, _admin().OffsetSpec.for_timestamp(int(time.timestamp() * 1000)))
         return {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in partitions}
 
@@ -176,7 +176,7 @@ class Topic:
 def unavailable(
     kafka: "KafkaSettings", topic: str, error: "KafkaError | None", problems: Iterable[str] = ()
 ) -> UnavailableError:
-    """Make the error for a topic that cannot be read."""
+    """Return the error for a topic that cannot be used."""
     from confluent_kafka import KafkaError as Kind
 
     code = error.code() if error else None
@@ -204,7 +204,7 @@ def unavailable(
 
 
 def _admin() -> Any:
-    """The admin module, which has incomplete type hints."""
+    """Return the admin module, which has incomplete type hints."""
     import confluent_kafka.admin
 
     return confluent_kafka.admin

@@ -1,1 +1,1 @@
-"""The landing zone of a stream: its root, and the names of what lands there."""
+"""The landing zone of a stream: its root, and the names of its files."""

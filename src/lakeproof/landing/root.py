@@ -1,4 +1,4 @@
-"""The landing zone of a stream, recorded in its ledger so that a change is noticed."""
+"""Record the landing zone of a stream in its ledger, so that a change is noticed."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _BACK = {
 
 
 def open_landing_zone(catalog: "Catalog", settings: Settings, stream: str) -> LandingZone:
-    """The landing zone of a stream that is run. The first time, it is recorded, and where in it the stream begins."""
+    """Return the landing zone of a stream that runs. The first run records the zone, and the time where it begins."""
     ledger = catalog.load_table(stream_tables(stream).ledger).properties
     zone = landing_zone(settings, stream, ledger)
     recorded = ledger.get(LANDING_ROOT)
@@ -40,7 +40,7 @@ def open_landing_zone(catalog: "Catalog", settings: Settings, stream: str) -> La
 
 
 def moved(stream: str, recorded: str, zone: LandingZone) -> tuple[str, str]:
-    """Message and hint for a stream whose files were read from elsewhere."""
+    """Return message and hint for a stream whose files were read from another zone."""
     option = f" --source {zone.root}" if zone.given_by is GivenBy.OPTION else ""
     return (
         f"The landing zone of {stream} was {recorded}, but {zone.given_by} is now {zone.root}.",
@@ -50,7 +50,7 @@ def moved(stream: str, recorded: str, zone: LandingZone) -> tuple[str, str]:
 
 
 def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone, begin: datetime | None = None) -> None:
-    """Record that a stream's files land in `zone`, and that those from before `begin` are not read."""
+    """Record that a stream's files land in `zone`, and that files from before `begin` are not read."""
     properties = {LANDING_ROOT: zone.root}
     if zone.given_by is GivenBy.OPTION:
         properties[LANDING_SOURCE] = zone.root
@@ -74,7 +74,7 @@ def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tupl
 
 
 def _begin(settings: Settings, zone: LandingZone) -> datetime | None:
-    """The time from which on files are read; None for all. In whole seconds, as S3 keeps the times of files."""
+    """Return the time from which files are read, in whole seconds like the times of S3; None for all files."""
     asked = starting_files(settings.landing.starting_files)
     if asked == "earliest":
         return None
@@ -83,7 +83,7 @@ def _begin(settings: Settings, zone: LandingZone) -> datetime | None:
 
 
 def _check_own(settings: Settings, stream: str, zone: LandingZone) -> None:
-    """Refuse an address of a stream's own that cannot be listed, or where the lake writes: its files would land."""
+    """Refuse a stream's own address that cannot be listed, or overlaps a place where the lake writes."""
     if not zone.is_own:
         return
     if not zone.is_there():

@@ -1,4 +1,4 @@
-"""Which files of a landing zone are read."""
+"""Select the files of a landing zone that are read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class Selection:
 
     include: tuple[str, ...] = ()  # globs; empty for all files
     exclude: tuple[str, ...] = ()
-    start: datetime | None = None  # files last modified before it are not read; whole seconds, as S3 keeps them
-    of_others: bool = False  # whether somebody else fills the zone, also with files that are no JSON by their names
+    start: datetime | None = None  # files modified before this time are not read; in whole seconds, like in S3
+    of_others: bool = False  # whether others fill the zone, also with files whose names show other formats
 
     def ignores(self, name: str, file: StoredFile) -> Ignored | None:
-        """Why a file is not read; None if it is."""
+        """Return why a file is not read; None if it is read."""
         if is_hidden(name):
             return Ignored.HIDDEN
         if self.include or self.exclude:
@@ -55,7 +55,7 @@ EVERYTHING = Selection()
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file is ignored, as by Hadoop: unfinished, or its name or a folder's begins with ``_`` or ``.``.
+    """Whether a file is ignored, as in Hadoop: unfinished, or its name or a folder's name begins with ``_`` or ``.``.
 
     Folders above a linked folder do not count. A partition folder may begin with ``_``: ``_day=1``.
     """

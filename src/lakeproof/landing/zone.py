@@ -30,7 +30,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class GivenBy(StrEnum):
-    """What says where a landing zone is."""
+    """The setting that defines the address of a landing zone."""
 
     SETTING = "LAKE_LANDING"
     CONTRACT = "the contract"
@@ -39,7 +39,7 @@ class GivenBy(StrEnum):
 
 @dataclass(frozen=True)
 class LandingZone:
-    """Where a stream's batches land."""
+    """The folder or prefix where a stream's batches land."""
 
     root: str  # URI of the folder or prefix, resolved by :func:`landing_zone`
     s3: S3Settings
@@ -48,7 +48,7 @@ class LandingZone:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is not below LAKE_LANDING: then it may be somebody else's, and is never written to."""
+        """Whether the zone is outside of LAKE_LANDING, so that it may belong to others and is never written to."""
         return self.given_by is not GivenBy.SETTING
 
     @cached_property
@@ -60,7 +60,7 @@ class LandingZone:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # an open storage cannot be pickled
 
     def name_of(self, uri: str) -> str:
-        """Name of the file at `uri`."""
+        """Return the name of the file at `uri`."""
         rest = uri.removeprefix(f"{self.root}/")
         if len(rest) < len(uri) and "%" not in rest:  # nearly always
             return rest
@@ -71,26 +71,26 @@ class LandingZone:
         return _as_text(rest.encode())
 
     def uri_of(self, name: str) -> str:
-        """URI of the file called `name`."""
+        """Return the URI of the file called `name`."""
         raw = unquote_to_bytes(name)
         if not self._is_local:
             return f"{self.root}/{raw.decode()}"
         return "file://" + quote_from_bytes(raw if raw.startswith(b"/") else self._folder + b"/" + raw)
 
     def list(self) -> Iterator[tuple[str, StoredFile]]:
-        """Every file, with its name; hidden ones too."""
+        """List every file with its name, including hidden files."""
         return ((self.name_of(file.uri), file) for file in self.storage.list())
 
     def files(self) -> Iterator[tuple[str, StoredFile]]:
-        """The files that are read, with their names."""
+        """List the files that are read, with their names."""
         return ((name, file) for name, file in self.list() if not self.ignores(name, file))
 
     def ignores(self, name: str, file: StoredFile) -> Ignored | None:
-        """Why a file is not read; None if it is."""
+        """Return why a file is not read; None if it is read."""
         return self.selection.ignores(name, file)
 
     def list_recent(self, after: str | None) -> Iterator[tuple[str, StoredFile]]:
-        """The files that may be new, see :meth:`lakeproof.storage.base.Storage.list_recent`; `after` is a name."""
+        """List the files that may be new, see :meth:`lakeproof.storage.base.Storage.list_recent`; `after` is a name."""
         recent = self.storage.list_recent(None if after is None else self.uri_of(after))
         return ((self.name_of(file.uri), file) for file in recent)
 
@@ -99,7 +99,7 @@ class LandingZone:
         return f"{uri}/".startswith(f"{self.root}/")
 
     def stat(self, name: str) -> StoredFile | None:
-        """Return facts of one file; None if it does not exist."""
+        """Return the metadata of one file; None if it does not exist."""
         return self.storage.stat(self.uri_of(name))
 
     def is_there(self) -> bool:
@@ -116,12 +116,12 @@ class LandingZone:
 
 
 def landing_zone(settings: Settings, stream: str, ledger: Mapping[str, str] | None = None) -> LandingZone:
-    """The landing zone of a stream, with links and ``..`` resolved.
+    """Return the landing zone of a stream, with links and ``..`` resolved.
 
     Parameters
     ----------
     settings
-        Those of the lake.
+        Settings of the lake.
     stream
         Name of the stream.
     ledger
@@ -144,12 +144,12 @@ def landing_zone(settings: Settings, stream: str, ledger: Mapping[str, str] | No
 
 
 def landing_of_contract(settings: Settings, stream: str) -> "Landing":
-    """What the contract of a stream says of its landing zone; nothing if there is no contract."""
+    """Return the landing options of a stream's contract; the defaults if there is no contract."""
     from lakeproof.contracts.model import DEFAULT_LANDING
 
     path = settings.contracts / f"{stream}.yaml"
     text = path.read_bytes() if path.is_file() else b""
-    if b"landing" not in text and b"\0" not in text:  # nearly always, unless it is UTF-16; to read it takes longer
+    if b"landing" not in text and b"\0" not in text:  # nearly always, unless it is UTF-16; parsing takes longer
         return DEFAULT_LANDING
     from lakeproof.contracts import load_contract
 
@@ -158,7 +158,7 @@ def landing_of_contract(settings: Settings, stream: str) -> "Landing":
 
 def _ledger_properties(settings: Settings, stream: str) -> Mapping[str, str]:
     database = sqlite_path(settings.catalog.uri)
-    if database and not database.exists():  # to look is not to make
+    if database and not database.exists():  # a look-up must not create it
         return {}
     with catalog_errors():
         ledger = table_or_none(open_catalog(settings), stream_tables(stream).ledger)
@@ -166,7 +166,7 @@ def _ledger_properties(settings: Settings, stream: str) -> Mapping[str, str]:
 
 
 def zone_at(uri: str, s3: S3Settings) -> LandingZone:
-    """The files below an address, with links and ``..`` resolved."""
+    """Return the landing zone at an address, with links and ``..`` resolved."""
     if scheme_of(uri) == "file":
         return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), s3)
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
@@ -175,7 +175,7 @@ def zone_at(uri: str, s3: S3Settings) -> LandingZone:
 
 
 def content_hash(content: bytes) -> str:
-    """128-bit BLAKE2b hash of a file, which the ledger keeps to recognize copies."""
+    """Return the 128-bit BLAKE2b hash of a file, which the ledger keeps to recognize copies."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

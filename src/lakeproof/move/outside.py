@@ -1,6 +1,6 @@
 """Find tables outside of the warehouse: a copied catalog still refers to the files of the original.
 
-Writing to such a table would write into the original lake, whose maintenance removes unknown files.
+Writing to a table outside would write into the original lake, whose maintenance removes unknown files.
 """
 
 import os
@@ -44,14 +44,14 @@ def check_tables(settings: Settings) -> None:
 
 
 def warn_of_tables(settings: Settings) -> None:
-    """Warn that the tables belong to another lake."""
+    """Warn if a table is outside of the warehouse."""
     with suppress(UnavailableError):  # the command reports this itself
         if found := tables_outside(settings):
             structlog.get_logger().warning(_message(settings, found), hint=_HINT)
 
 
 def tables_outside(settings: Settings) -> list[Entry]:
-    """Tables outside of the warehouse; none for REST catalogs, whose server alone knows the warehouse."""
+    """Return tables outside of the warehouse; none for REST catalogs, since only the server knows the warehouse."""
     if settings.catalog.kind != "sql":
         return []
     with catalog_errors():
@@ -80,7 +80,7 @@ def plain(uri: str) -> str:
 
 
 def _resolved(uri: str) -> str:
-    """An address with links resolved."""
+    """Return an address with links resolved."""
     scheme, _, path = plain(uri).partition("://")
     return f"{scheme}://{os.path.realpath(path) if scheme == 'file' else path}"
 

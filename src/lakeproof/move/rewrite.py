@@ -1,7 +1,8 @@
 """Copy a table's files to another folder, and rewrite its metadata.
 
 Iceberg writes absolute addresses into metadata, manifest lists, manifests, position deletes and deletion vectors. These
-are rewritten under new names, so that nothing reads what an interrupted move left. Data files are copied if missing.
+are rewritten under new names, so that the leftovers of an interrupted move are never read. Data files are copied if
+missing.
 """
 
 import json
@@ -58,7 +59,7 @@ class TableMove:
         for key, value in properties.items():
             if plain(value).startswith(f"{self.old}/"):  # write.data.path
                 properties[key] = self._place(value)
-        number = re.match(r"v?(\d+)", uri.rpartition("/")[2])  # v3.metadata.json is of a Hadoop catalog
+        number = re.match(r"v?(\d+)", uri.rpartition("/")[2])  # v3.metadata.json comes from a Hadoop catalog
         moved = f"{self.new}/metadata/{int(number[1]) + 1 if number else 0:05}-{uuid.uuid4()}.metadata.json"
         self._write(moved, json.dumps(found).encode())
         return moved
@@ -142,7 +143,7 @@ class TableMove:
         return self._written[uri]
 
     def _place(self, uri: str) -> str:
-        """Address of a file in the new folder."""
+        """Return the address of a file in the new folder."""
         path = plain(uri)
         if path.startswith(f"{self.new}/"):
             return path
@@ -154,7 +155,7 @@ class TableMove:
         return self.new + path.removeprefix(self.old)
 
     def _where(self, uri: str) -> str:
-        """New address of a file that is copied unchanged."""
+        """Return the new address of a file that exists there; otherwise, its old address."""
         place = self._place(uri)
         return place if self.io.new_input(place).exists() else uri
 
@@ -162,7 +163,7 @@ class TableMove:
         place = self._place(uri)
         there, here = self.io.new_input(place), self.io.new_input(uri)
         try:
-            # Some tools record a wrong size. The file may also be the same one by another mount or a hard link.
+            # Some tools record a wrong size. Both may also be the same file, by another mount or a hard link.
             if not there.exists() or (len(there) != size and len(there) != len(here)):
                 with here.open() as source, self.io.new_output(place).create(overwrite=True) as target:
                     shutil.copyfileobj(source, target, 1 << 20)
@@ -183,7 +184,7 @@ class TableMove:
 
 
 def _positions(avro: "AvroFile[Any]") -> dict[str, int]:
-    """Indexes of the fields of a record and of its data file."""
+    """Return the indexes of the fields of a record and of its data file."""
     at = {}
     for number, each in enumerate(avro.schema.fields):
         at[each.name] = number

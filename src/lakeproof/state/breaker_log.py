@@ -1,4 +1,4 @@
-"""Trips of the breakers of all streams: which micro-batches are paused, which were accepted, and recent warnings."""
+"""Trips of the breakers of all streams: paused and accepted micro-batches, and recent warnings."""
 
 import json
 import time
@@ -19,15 +19,15 @@ _T = BREAKER_TRIPS.c
 
 
 class Query(StrEnum):
-    """What took a micro-batch."""
+    """The kind of query that ran a micro-batch."""
 
     STREAM = "stream"
-    PAST = "past"  # a batch over the past of a topic
+    PAST = "past"  # the batch query over the past of a topic
 
 
 @dataclass(frozen=True)
 class Trip:
-    """A micro-batch of which too many units are bad."""
+    """A micro-batch with too many bad units."""
 
     number: int
     start: str
@@ -48,17 +48,17 @@ class BreakerLog:
         self._mine = _T.stream == stream
 
     def warn(self, found: Mapping[str, Any]) -> None:
-        """Record a warning in place of the one before."""
+        """Record a warning, which replaces the previous one."""
         with transaction(self._engine) as connection:
             connection.execute(delete(BREAKER_TRIPS).where(self._mine, _T.action == BreakerAction.WARN))
         self._insert(Query.STREAM, BreakerAction.WARN, ("", "", ""), found)
 
     def pause(self, query: Query, holds: tuple[str, str, str], found: Mapping[str, Any], again: Trip | None) -> None:
-        """Record a paused micro-batch, by its start, its end and its checkpoint; `again` is what it was paused as."""
+        """Record a paused micro-batch: `holds` is its start, end and checkpoint; `again` is an earlier trip of it."""
         if again is None:
             self._insert(query, BreakerAction.PAUSE, holds, found)
             return
-        with transaction(self._engine) as connection:  # an operator may be accepting it: only this column
+        with transaction(self._engine) as connection:  # only this column: an operator may be accepting the trip
             row = update(BREAKER_TRIPS).where(self._mine, _T.number == again.number)
             connection.execute(row.values(found=json.dumps(found)))
 
@@ -77,18 +77,18 @@ class BreakerLog:
         return found
 
     def end(self, trip: Trip) -> None:
-        """Record that the units of a pause were committed, or no longer come next."""
+        """Record that the units of a pause were committed, or are no longer the next ones."""
         with transaction(self._engine) as connection:
             row = update(BREAKER_TRIPS).where(self._mine, _T.number == trip.number)
             connection.execute(row.values(ended_at=time.time()))
 
     def last_end(self) -> datetime | None:
-        """When the last pause ended; None if there was none."""
+        """Return the time when the last pause ended; None without a pause that ended."""
         with transaction(self._engine) as connection:
             return _time(connection.scalar(select(func.max(_T.ended_at)).where(self._mine)))
 
     def warning(self) -> Trip | None:
-        """The newest warning."""
+        """Return the newest warning."""
         return next(iter(self._trips(_T.action == BreakerAction.WARN)), None)
 
     def forget_examples(self, is_wanted: Callable[[Mapping[str, Any]], bool]) -> None:

@@ -1,7 +1,7 @@
 """The current contract of each stream, and the texts of earlier ones, in the state database.
 
-Each micro-batch looks here, so an applied contract holds from the next one on. The history of applied contracts is in
-the lake itself, see :mod:`lakeproof.history.applied`.
+Each micro-batch reads its contract here, so an applied contract is used from the next micro-batch on. The history of
+applied contracts is in the lake itself, see :mod:`lakeproof.history.applied`.
 """
 
 from contextlib import suppress
@@ -20,12 +20,12 @@ class ContractLog:
         self._engine = open_database(database)
 
     def keep(self, digest: str, text: bytes) -> None:
-        """Keep the text of a contract, so that a micro-batch begun under it can be finished under it."""
+        """Keep the text of a contract, so that a micro-batch can be finished under the contract with which it began."""
         if self.text(digest) is None:
             self._insert(CONTRACT_TEXTS, {"digest": digest, "text": text})
 
     def text(self, digest: str) -> bytes | None:
-        """The text that was kept under `digest`, or None."""
+        """Return the text that was kept under `digest`, or None."""
         with transaction(self._engine) as connection:
             return connection.scalar(select(CONTRACT_TEXTS.c.text).where(CONTRACT_TEXTS.c.digest == digest))
 
@@ -47,7 +47,7 @@ class ContractLog:
     def begin(self, stream: str, start: str, end: str) -> str | None:
         """Return the digest of the contract for a micro-batch of a source whose offsets cannot record it.
 
-        It is the current one, or that of the first attempt if the same micro-batch was begun before.
+        This is the current contract, or the contract of the first attempt if the micro-batch was begun before.
         """
         with transaction(self._engine) as connection:
             begun = connection.execute(select(BEGUN).where(BEGUN.c.stream == stream)).one_or_none()

@@ -61,13 +61,13 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def forgetting(engine: Engine) -> Iterator[Connection]:
-    """Run a transaction, and leave nothing in SQLite's files of what it replaces or removes."""
+    """Run a transaction; in SQLite, also erase replaced and removed content from the files."""
     is_sqlite = engine.dialect.name == "sqlite"
     with transaction(engine) as connection:
         if is_sqlite:
             connection.exec_driver_sql("PRAGMA secure_delete = ON")
         yield connection
-    if is_sqlite:  # the write-ahead log has pages as they were
+    if is_sqlite:  # the write-ahead log still has the old pages
         with transaction(engine) as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 

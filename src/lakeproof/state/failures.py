@@ -1,6 +1,6 @@
-"""Why queries failed, until they run again: for `consumer status`.
+"""Errors of failed queries until they run again, for `consumer status`.
 
-Identified by lease, since two pipelines of one mode have the same name but different checkpoints.
+The key is the lease, since two pipelines of one mode have the same name but different checkpoints.
 """
 
 import time
@@ -13,7 +13,7 @@ from lakeproof.state.schema import QUERY_FAILURES
 
 
 def record_failure(database: str, lease: str, error: LakeproofError) -> None:
-    """Record why a query failed."""
+    """Record the error of a failed query."""
     values = {"query": lease, "message": error.message, "hint": error.hint, "failed_at": time.time()}
     with transaction(open_database(database)) as connection:
         connection.execute(delete(QUERY_FAILURES).where(QUERY_FAILURES.c.query == lease))
@@ -27,7 +27,7 @@ def clear_failures(database: str, leases: list[str]) -> None:
 
 
 def failures(database: str) -> dict[str, str]:
-    """Recorded failures by lease."""
+    """Return recorded failures by lease."""
     with transaction(open_database(database)) as connection:
         found = connection.execute(select(QUERY_FAILURES.c.query, QUERY_FAILURES.c.message))
         return {row.query: row.message for row in found}

@@ -4,8 +4,8 @@ A streaming offset is a position in this log, so ``(start, end]`` always selects
 A position carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and
 continued has other digests, so that positions of the lost log are not mistaken for its own.
 
-Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. Of files of
-long ago it keeps only hashes of their names.
+Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. For old files,
+the log keeps only hashes of the names.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from lakeproof.storage import StoredFile
 _AT_ONCE = 500  # names in one query
 _ROWS_AT_ONCE = 10_000  # in one insert
 _KEPT_WHOLE = 10_000  # newest files: S3 is listed from the thousandth-newest name on
-SHORTENED_AT_ONCE = 2_000  # about a tenth of a second, in which no file can be added
+SHORTENED_AT_ONCE = 2_000  # takes about a tenth of a second, in which no file can be added
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ class LandingLog:
 
     @property
     def base(self) -> Position:
-        """The position that the log begins behind; files up to it have no positions of their own."""
+        """The position after which the log begins; files up to it have no positions of their own."""
         with transaction(self._engine) as connection:
             return self._base(connection)
 
     def append(self, files: Iterable[tuple[str, StoredFile]]) -> int:
-        """Append the new files in the given order, and return how many.
+        """Append the new files in the given order, and return their number.
 
-        Files are identified by name: an overwritten one is not added again. If another process appends at the same
-        time, none is added; the next call finds those that are still new.
+        Files are identified by name: an overwritten file is not added again. If another process appends at the same
+        time, no file is added; the next call finds the files that are still new.
         """
         new = dict(self.new_among(files))
         if not new:
@@ -102,30 +102,30 @@ class LandingLog:
         return len(new)
 
     def new_among(self, files: Iterable[tuple[str, StoredFile]]) -> Iterator[tuple[str, StoredFile]]:
-        """Those of some files, with their names, that the log does not have."""
+        """Yield the files, with their names, that are not in the log."""
         rest = iter(files)
         while some := list(islice(rest, _ROWS_AT_ONCE)):
             known = self.known_among([name for name, _ in some])
             yield from (each for each in some if each[0] not in known)
 
     def known_among(self, names: Sequence[str]) -> set[str]:
-        """Those of some names that the log has."""
+        """Return the names that are in the log."""
         with transaction(self._engine) as connection:
             return known_names(connection, self._stream, names)
 
     def newest_names(self, count: int) -> list[str]:
-        """The last `count` names in ascending order."""
+        """Return the last `count` names in ascending order."""
         query = select(FILES.c.name).where(self._mine).order_by(FILES.c.name.desc()).limit(count)
         with transaction(self._engine) as connection:
             return sorted(connection.scalars(query))
 
     def head(self) -> Position:
-        """Position after the newest file."""
+        """Return the position after the newest file."""
         with transaction(self._engine) as connection:
             return self._head(connection)
 
     def position(self, seq: int) -> Position | None:
-        """Position after the file at `seq`; None if the log has none."""
+        """Return the position after the file at `seq`; None if the log does not have it."""
         with transaction(self._engine) as connection:
             return self._position(connection, seq)
 
@@ -134,7 +134,7 @@ class LandingLog:
         return self.position(position.seq) == position
 
     def files(self, start: int, end: int, limit: int | None = None) -> list[LandedFile]:
-        """The files at positions ``start < seq <= end`` in order, at most `limit` of them."""
+        """Return the files at positions ``start < seq <= end`` in order, at most `limit`."""
         query = (
             select(FILES).where(self._mine, FILES.c.seq > start, FILES.c.seq <= end).order_by(FILES.c.seq).limit(limit)
         )
@@ -148,7 +148,7 @@ class LandingLog:
             ]
 
     def look_again(self, files: Iterable[LandedFile]) -> None:
-        """Update size and tag of files."""
+        """Update size, tag and time of files."""
         with transaction(self._engine) as connection:
             for file in files:
                 connection.execute(
@@ -166,7 +166,7 @@ class LandingLog:
                 connection.execute(GIVEN_UP.insert(), new)
 
     def given_up(self) -> set[str]:
-        """Names of the files that were given up."""
+        """Return the names of the files that were given up."""
         with transaction(self._engine) as connection:
             return self._given_up(connection)
 
@@ -175,7 +175,7 @@ class LandingLog:
         rest = iter(accounted)
         seq = base.seq  # there are at most as many files as positions up to `base`
         with transaction(self._engine) as connection:
-            self._begin_at(connection, base)  # before all else, see `shorten`
+            self._begin_at(connection, base)  # first, since it locks the log like `shorten`
             connection.execute(delete(FILES).where(self._mine))
             connection.execute(delete(PASSED_FILES).where(PASSED_FILES.c.stream == self._stream))
             while some := list(islice(rest, _ROWS_AT_ONCE)):
@@ -187,13 +187,13 @@ class LandingLog:
                 seq -= len(some)
 
     def shorten(self, end: int, before: datetime) -> int:
-        """Keep only hashes of the names of old files up to the position `end`, which no consumer resumes from before.
+        """Keep only hashes of the names of old files up to `end`; no consumer may resume from a position before `end`.
 
-        Takes the oldest :data:`SHORTENED_AT_ONCE` files, if most of them landed before a time, and returns how many it
-        took: a consumer that runs beside it does not wait for more.
+        Shortens the oldest :data:`SHORTENED_AT_ONCE` files if most of them landed before the time `before`, and returns
+        their number. The limit keeps the wait of a concurrent consumer short.
         """
         with transaction(self._engine) as connection:
-            # Locks the log, in SQLite the database: it is not rebuilt between what is read here and what is written.
+            # Locks the log (in SQLite, the database), so that it is not rebuilt between the reads and writes below.
             connection.execute(update(LOGS).where(LOGS.c.stream == self._stream).values(base_seq=LOGS.c.base_seq))
             last = min(end, self._head(connection).seq - _KEPT_WHOLE)
             wanted = select(FILES.c.seq, FILES.c.name, FILES.c.landed_at, FILES.c.chain)
@@ -201,14 +201,14 @@ class LandingLog:
             rows = connection.execute(oldest.limit(SHORTENED_AT_ONCE)).all()
             if len(rows) < SHORTENED_AT_ONCE:
                 return 0
-            # Of most: a single file may have any time.
+            # The median: a single file may have any time.
             if median_low(row.landed_at.replace(tzinfo=UTC) for row in rows) >= before:
                 return 0
             hashes = [{"stream": self._stream, "name_hash": _hash(row.name)} for row in rows]
             connection.execute(PASSED_FILES.insert(), hashes)
             newest = rows[-1]
             connection.execute(delete(FILES).where(self._mine, FILES.c.seq <= newest.seq))
-            if newest.chain:  # one that is known from the ledger has none
+            if newest.chain:  # files that are known from the ledger have none
                 self._begin_at(connection, Position(newest.seq, newest.chain))
             return len(rows)
 
@@ -253,7 +253,7 @@ class LandingLog:
         with transaction(self._engine) as connection:
             if connection.scalar(mine) is not None:
                 return
-        # A unique id, so that positions of other logs are not found in this one.
+        # A unique id, so that this log does not have the positions of another one.
         row = {"stream": self._stream, "base_seq": 0, "base_chain": uuid.uuid4().hex}
         try:
             with transaction(self._engine) as connection:
@@ -263,14 +263,14 @@ class LandingLog:
 
 
 def known_names(connection: Connection, stream: str, names: Sequence[str], end: int | None = None) -> set[str]:
-    """Those of some names that the landing log of a stream has, up to the position `end`."""
+    """Return the names that are in the landing log of a stream up to the position `end`."""
     found: set[str] = set()
     mine, passed = FILES.c.stream == stream, PASSED_FILES.c.stream == stream
     if end is not None:
         mine &= FILES.c.seq <= end
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]
-        # In this order: a file that is shortened meanwhile is in the one or in the other.
+        # In this order, a file that is shortened in between is found in one of the two tables.
         found.update(connection.scalars(select(FILES.c.name).where(mine, FILES.c.name.in_(some))))
         rest = {_hash(name): name for name in some if name not in found}
         if rest:

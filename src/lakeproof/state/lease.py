@@ -1,7 +1,7 @@
 """Leases: one consumer per stream.
 
-A consumer renews its lease while it runs. A killed one is noticed at once on the same machine, and otherwise when its
-lease expires. Leases avoid wasted work and concurrent checkpoints; exactly-once does not depend on them but on
+A consumer renews its lease while it runs. A killed consumer is noticed at once on the same machine, and otherwise when
+its lease expires. Leases avoid wasted work and concurrent checkpoints; exactly-once does not depend on leases but on
 markers, see :mod:`consumer.iceberg.append`.
 """
 
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 LEASE_SECONDS = 30.0  # lifetime of a lease without renewal: how long a dead machine blocks the next consumer
 
 _GIVEN_BACK = 0.0
-_RENEWALS = 6  # per lifetime, so that some may fail without losing the lease
+_RENEWALS = 6  # per lifetime, so that some may fail without loss of the lease
 
 
 def silver_lease(stream: str) -> str:
@@ -47,7 +47,7 @@ def alerts_lease(product: str) -> str:
 
 
 def maintenance_lease(streams: Sequence[str]) -> str:
-    """Lease of the query that maintains the tables of streams beside them."""
+    """Lease of the query that maintains the tables of streams while these run."""
     return f"maintenance.{'+'.join(sorted(streams))}"
 
 
@@ -90,7 +90,7 @@ def state_in(connection: Connection, name: str) -> State:
 
 
 def expiries(database: str, names: Sequence[str]) -> dict[str, float]:
-    """When leases that are held expire unless they are renewed, in seconds since 1970."""
+    """Return when held leases expire unless they are renewed, in seconds since 1970."""
     with transaction(open_database(database)) as connection:
         rows = connection.execute(select(LEASES).where(LEASES.c.stream.in_(names)))
         return {row.stream: row.expires_at for row in rows if row.expires_at != _GIVEN_BACK}
@@ -168,7 +168,7 @@ class Lease:
             )
 
     def renew_until(self, done: Event) -> None:
-        """Renew the lease until `done` is set or it is lost; writers check it themselves."""
+        """Renew the lease until `done` is set or the lease is lost; writers check the lease themselves."""
         while not done.wait(LEASE_SECONDS / _RENEWALS):
             try:
                 self.check()
@@ -178,7 +178,7 @@ class Lease:
                 continue  # the database may be locked or unavailable for a moment
 
     def give_back(self) -> None:
-        """Release the lease; if that fails, it expires."""
+        """Release the lease; if that fails, the lease expires."""
         mine = (LEASES.c.stream == self._stream) & (LEASES.c.holder == self._holder)
         try:
             with transaction(self._engine) as connection:

@@ -1,4 +1,4 @@
-"""The book of proofs: what `reader verify` has proven of each stream, up to where, and of which data files."""
+"""The book of proofs: results of `reader verify` by stream, with the positions and data files that they cover."""
 
 import hashlib
 import json
@@ -16,19 +16,19 @@ from lakeproof.state.database import open_database, transaction
 from lakeproof.state.schema import PROOFS, PROVEN_FILES
 
 _P, _F = PROOFS.c, PROVEN_FILES.c
-_KEPT_PROOFS = 1_000  # of a stream
+_KEPT_PROOFS = 1_000  # per stream
 _ATTEMPTS = 5
 
 
 class Kind(StrEnum):
-    """How much a proof has read."""
+    """How much data a proof reads."""
 
     ALL = "all"
-    NEW = "new"  # what came since an earlier proof
+    NEW = "new"  # only the data since an earlier proof
 
 
 class Outcome(StrEnum):
-    """What a proof has found."""
+    """The result of a proof."""
 
     CLEAN = "clean"
     FAILED = "failed"
@@ -45,25 +45,25 @@ class Proof:
     proven_by: str  # user@host
     outcome: Outcome
     faults: int
-    since: int | None = None  # number of the proof that it continues
+    since: int | None = None  # number of the proof that this one continues
     number: int = 0
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the engine and of what it was run with
-    reached: Mapping[str, Any] = field(default_factory=dict)  # up to where, and what the tables had
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the engine and the software it ran with
+    reached: Mapping[str, Any] = field(default_factory=dict)  # the position, and the state of the tables
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was proven."""
+        """SHA-256 of the content of the proof."""
         told = [self.stream, self.kind, self.since, self.outcome, self.faults, self.versions, self.reached]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class ProvenFile:
-    """A data file whose rows were proven: the sum of their hashes, and the times that they are of, if it matters."""
+    """A data file whose rows were proven: sum of their hashes, and their range of times if compared by time."""
 
     table: str
     location: str
-    tag: str  # of the file and of the files that delete rows of it
+    tag: str  # of the file and the files that delete its rows
     rows: int
     hash: int
     low: int | None = None
@@ -71,7 +71,7 @@ class ProvenFile:
 
 
 def last_proofs(database: str) -> list[Proof]:
-    """The newest proof of each stream, clean or not, by name of the stream."""
+    """Return the newest proof of each stream, clean or not, in order of stream names."""
     newest = select(_P.stream, func.max(_P.number).label("number")).group_by(_P.stream).subquery()
     same = (_P.stream == newest.c.stream) & (_P.number == newest.c.number)
     with transaction(open_database(database)) as connection:
@@ -79,13 +79,13 @@ def last_proofs(database: str) -> list[Proof]:
 
 
 def proofs_of(connection: Connection, stream: str | None = None) -> list[Proof]:
-    """All proofs, or those of one stream, the newest first."""
+    """Return the proofs of all streams or of one, the newest first."""
     query = select(PROOFS).order_by(_P.proven_at.desc(), _P.number.desc())
     return [_proof(row) for row in connection.execute(query if stream is None else query.where(_P.stream == stream))]
 
 
 def last_clean(connection: Connection, stream: str) -> tuple[Proof, list[ProvenFile]] | None:
-    """The newest clean proof of a stream, and the data files that the tables had; None without one."""
+    """Return the newest clean proof of a stream and the data files of its tables then; None without a clean proof."""
     newest = select(PROOFS).where(_P.stream == stream, _P.result == Outcome.CLEAN).order_by(_P.number.desc()).limit(1)
     row = connection.execute(newest).one_or_none()
     if row is None:
@@ -98,7 +98,7 @@ def last_clean(connection: Connection, stream: str) -> tuple[Proof, list[ProvenF
 
 
 def record(engine: Engine, proof: Proof, files: Iterable[ProvenFile]) -> int:
-    """Write a proof into the book, in one transaction; return its number. Files of a proof that failed are not kept."""
+    """Write a proof into the book in one transaction; return its number. Files of a failed proof are not kept."""
     kept = list(files)
     for attempt in range(_ATTEMPTS):
         try:
@@ -139,7 +139,7 @@ def _record(connection: Connection, proof: Proof, files: Sequence[ProvenFile]) -
 
 
 def _replace_files(connection: Connection, stream: str, files: Sequence[ProvenFile]) -> None:
-    """Replace the files of a stream; rows of those that did not change are not touched."""
+    """Replace the files of a stream; rows of unchanged files are not touched."""
     mine = _F.stream == stream
     had = {(row.table_name, row.location): row for row in connection.execute(select(PROVEN_FILES).where(mine))}
     has = {(each.table, each.location): each for each in files}

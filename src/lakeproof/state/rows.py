@@ -23,14 +23,14 @@ from lakeproof.state.schema import (
 )
 
 OF_STREAMS = (LOGS, FILES, PASSED_FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
-"""Tables whose rows belong to a stream. Leases and errors of queries are of running programs, and are not copied."""
+"""Tables whose rows belong to a stream. Leases and errors of queries belong to running programs, and are not copied."""
 BOOK = (PROOFS, PROVEN_FILES)
-"""The book of proofs says what was done: it is put back only where it was lost."""
+"""The book of proofs is a record of the past: it is restored only if it was lost."""
 _AT_ONCE = 10_000
 
 
 def save_rows(source: Engine, target: Engine, tables: Iterable[Table]) -> None:
-    """Copy all rows of tables into a database that has none of them, as they were at one instant."""
+    """Copy all rows of tables, as of one instant, into a database where these tables are empty."""
     is_sqlite = source.dialect.name == "sqlite"
     isolation = "SERIALIZABLE" if is_sqlite else "REPEATABLE READ"
     with source.connect().execution_options(isolation_level=isolation) as reading, transaction(target) as writing:
@@ -74,7 +74,7 @@ def _copy(
 
 
 def _value(value: Any) -> Any:
-    """A value for any database: SQLite keeps times without a zone, which are UTC."""
+    """Convert a value for any database: SQLite stores times in UTC without a zone."""
     if not isinstance(value, datetime):
         return value
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -27,7 +27,7 @@ LOGS = Table(
     "landing_logs",
     _metadata,
     Column("stream", String, primary_key=True),
-    # First position of the log itself; earlier files are known from the ledger.
+    # The position after which the log begins; earlier files are known from the ledger.
     Column("base_seq", BigInteger, nullable=False),
     Column("base_chain", String, nullable=False),
 )
@@ -40,7 +40,7 @@ FILES = Table(
     Column("size", BigInteger, nullable=False),
     Column("etag", String, nullable=False),
     Column("landed_at", DateTime(timezone=True), nullable=False),
-    # Digest of all names up to this one; null for files that are known from a ledger.
+    # Digest of all names up to this one; null for files known from a ledger.
     Column("chain", String),
     UniqueConstraint("stream", "name"),
 )
@@ -84,10 +84,10 @@ SINK_POSITIONS = Table(
     _for_publishing,
     Column("sink", String, primary_key=True),
     Column("table_name", String, nullable=False),
-    # Unique ids, which differ for another table or topic with the same name.
+    # Unique ids: another table or topic with the same name has other ids.
     Column("table_id", String, nullable=False),
     Column("topic_id", String, nullable=False),
-    # The topic has all rows up to this marker of the table.
+    # The topic has all rows of the table up to this marker.
     Column("marker", String, nullable=False),
     Column("recorded_at", Float, nullable=False),
 )
@@ -107,14 +107,14 @@ BREAKER_TRIPS = Table(
     Column("number", Integer, primary_key=True),
     Column("query", String, nullable=False),
     Column("action", String, nullable=False),
-    # What the micro-batch holds.
+    # The content of the micro-batch.
     Column("start_position", String, nullable=False),
     Column("end_position", String, nullable=False),
     Column("checkpoint_id", String, nullable=False),
     Column("found", String, nullable=False),  # JSON: counts, reasons and examples
     Column("tripped_at", Float, nullable=False),
     Column("accepted_at", Float),
-    # When the units of a pause were committed, or no longer came next.
+    # When the units of a pause were committed, or were no longer the next ones.
     Column("ended_at", Float),
 )
 _for_proofs = MetaData()
@@ -131,25 +131,25 @@ PROOFS = Table(
     Column("versions", String, nullable=False),  # JSON
     Column("result", String, nullable=False),
     Column("faults", Integer, nullable=False),
-    Column("reached", String, nullable=False),  # JSON: up to where, and what the tables had
+    Column("reached", String, nullable=False),  # JSON: the position, and the state of the tables
     Column("digest", String, nullable=False),
 )
-# Of the newest clean proof of each stream.
+# Data files of the newest clean proof of each stream.
 PROVEN_FILES = Table(
     "proven_files",
     _for_proofs,
     Column("stream", String, primary_key=True),
     Column("table_name", String, primary_key=True),
     Column("location", String, primary_key=True),
-    Column("tag", String, nullable=False),  # of the file and of the files that delete rows of it
+    Column("tag", String, nullable=False),  # of the file and the files that delete its rows
     Column("rows", BigInteger, nullable=False),
     Column("hash", BigInteger, nullable=False),
-    # The times that its rows are of, in microseconds since 1970, if the table is compared by time.
+    # Range of the times of the rows, in microseconds since 1970, if the table is compared by time.
     Column("low", BigInteger),
     Column("high", BigInteger),
 )
 _for_history = MetaData()
-# Files of long ago, of which only hashes of their names are kept: they are not read again.
+# Old files, which are not read again: only hashes of their names are kept.
 PASSED_FILES = Table(
     "passed_files",
     _for_history,
@@ -185,7 +185,7 @@ def is_current(connection: Connection) -> bool:
 def migrate(connection: Connection) -> None:
     """Migrate a database to the newest version, within a transaction."""
     if connection.dialect.name == "sqlite":
-        # Before reading: of two transactions that have both read, one could never write.
+        # Lock before reading: of two transactions that have both read, one could never write.
         connection.execute(text("BEGIN IMMEDIATE"))
     else:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))

@@ -1,4 +1,4 @@
-"""Positions up to which tables were sent to topics."""
+"""Positions of sinks: the marker up to which a table was sent to a topic."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -33,7 +33,7 @@ class SinkPositions:
         self._engine = open_database(database)
 
     def get(self, sink: str) -> SinkPosition | None:
-        """Position of a sink; None if nothing was sent."""
+        """Return the position of a sink; None if nothing was sent."""
         columns = SINK_POSITIONS.c.table_id, SINK_POSITIONS.c.topic_id, SINK_POSITIONS.c.marker
         with transaction(self._engine) as connection:
             row = connection.execute(select(*columns).where(SINK_POSITIONS.c.sink == sink)).one_or_none()
@@ -57,13 +57,13 @@ class SinkPositions:
             )
 
     def recorded_at(self, sink: str) -> datetime | None:
-        """When the position of a sink was recorded, UTC."""
+        """Return the time in UTC when the position of a sink was recorded; None if nothing was sent."""
         with transaction(self._engine) as connection:
             at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(SINK_POSITIONS.c.sink == sink))
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def sinks_of(self, table: str) -> list[str]:
-        """The sinks of a table."""
+        """Return the sinks of a table."""
         with transaction(self._engine) as connection:
             found = connection.scalars(select(SINK_POSITIONS.c.sink).where(SINK_POSITIONS.c.table_name == table))
             return sorted(found)

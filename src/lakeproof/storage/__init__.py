@@ -19,7 +19,7 @@ def open_storage(root: str, s3: S3Settings) -> Storage:
 
 
 def scheme_of(uri: str) -> str:
-    """Which kind of storage an address names: ``file`` or ``s3``."""
+    """Return the kind of storage that an address names: ``file`` or ``s3``."""
     scheme, separator, _ = uri.partition("://")
     if not separator or scheme not in _BACKENDS:
         raise UsageError(f"{uri} is not a file:// or s3:// address.", "Use a folder, a file:// or an s3:// address.")

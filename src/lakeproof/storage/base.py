@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file as a listing shows it."""
+    """A file in a listing."""
 
     # Local paths are percent-encoded, so that every name has a URI.
     uri: str
@@ -23,7 +23,7 @@ class Storage(Protocol):
     shows_whole_files: bool  # whether files appear only when complete (S3), or may be seen while they grow (local)
 
     def list(self) -> Iterator[StoredFile]:
-        """List every file below the root, in sub-folders too."""
+        """List every file below the root, including sub-folders."""
         ...
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:
@@ -35,7 +35,7 @@ class Storage(Protocol):
         ...
 
     def stat(self, uri: str) -> StoredFile | None:
-        """Return facts of one file; None if it does not exist."""
+        """Return the metadata of one file; None if it does not exist."""
         ...
 
     def read(self, uri: str, etag: str | None = None) -> bytes:
@@ -47,7 +47,7 @@ class Storage(Protocol):
         ...
 
     def write_new(self, uri: str, data: bytes) -> None:
-        """Write a new file atomically; raise FileExistsError if there is one."""
+        """Write a new file atomically; raise FileExistsError if it exists."""
         ...
 
     def replace(self, uri: str, data: bytes) -> None:

@@ -29,7 +29,7 @@ class DiskFullError(UnavailableError):
 
 
 def full_disk(error: BaseException, *places: Path) -> DiskFullError | None:
-    """Return a DiskFullError if `error` or its cause is a full disk."""
+    """Return a DiskFullError if a full disk caused `error`; otherwise None."""
     if any(sign in f"{type(each)} {each}" for each in _chain(error) for sign in _POSTGRES):
         return None
     for each in _chain(error):
@@ -43,7 +43,7 @@ def full_disk(error: BaseException, *places: Path) -> DiskFullError | None:
 
 
 def local_places(settings: Settings) -> list[Path]:
-    """All local folders of a lake, and the folder for temporary files."""
+    """Return all local folders of a lake, and the folder for temporary files."""
     uris = (unquote(settings.landing.uri), settings.catalog.warehouse_uri, settings.state.checkpoints)
     databases = (sqlite_path(uri) for uri in (settings.catalog.uri, settings.state.database))
     return [
@@ -72,7 +72,7 @@ def _says_full(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes."""
+    """Yield an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

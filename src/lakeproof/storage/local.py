@@ -19,7 +19,7 @@ from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 # Longer than the clock resolution of any file system.
 _TICK_NS = 2_000_000_000
-# A trigger looks at folders that changed since then, and at so many of the others: hourly ones are 8,760 a year.
+# A trigger checks folders that changed within this time, and some of the others: hourly folders are 8,760 a year.
 _RECENT_NS = 2 * 86_400 * 10**9
 _OLDER_AT_ONCE = 200
 
@@ -30,7 +30,7 @@ def connect(root: str, _s3: S3Settings) -> "LocalStorage":
 
 
 def local_path(uri: str) -> Path:
-    """Path of a ``file://`` URI, also for names that are not UTF-8."""
+    """Return the path of a ``file://`` URI, also for names that are not UTF-8."""
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))
 
 
@@ -44,7 +44,7 @@ class LocalStorage:
         self._folder = folder.resolve()
         # Modification times of folders at their last listing by list_recent.
         self._listed: dict[str, int] = {}
-        self._turn = 0  # of the folders that have not changed for long
+        self._turn = 0  # index of the next folder among those that have not changed for long
 
     def list(self) -> Iterator[StoredFile]:
         """List every file; a folder that does not exist yet has none."""
@@ -58,7 +58,7 @@ class LocalStorage:
             yield from files
 
     def list_recent(self, after: str | None) -> Iterator[StoredFile]:  # noqa: ARG002 - names tell nothing here
-        """List the files of folders that changed since the last call; of folders that are old, after some calls."""
+        """List the files of folders that changed since the last call; changes of old folders show some calls later."""
         if self._folder.exists():
             self._listed.setdefault(str(self._folder), 0)
         pending = [*self._to_look_at(time.time_ns())]
@@ -151,7 +151,7 @@ class LocalStorage:
 
 @contextmanager
 def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
-    """A synced temporary file beside `path`, removed at the end unless it was renamed."""
+    """Write a synced temporary file beside `path`, which is removed at the end unless it was renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
@@ -202,7 +202,7 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
 
 def _stored_file(path: str, status: os.stat_result) -> StoredFile:
     return StoredFile(
-        uri="file://" + quote_from_bytes(os.fsencode(path)),  # as Path.as_uri, in a fifth of the time
+        uri="file://" + quote_from_bytes(os.fsencode(path)),  # like Path.as_uri, in a fifth of the time
         size=status.st_size,
         etag=_etag(status),
         modified_at=datetime.fromtimestamp(status.st_mtime, UTC),

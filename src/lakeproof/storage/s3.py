@@ -1,4 +1,4 @@
-"""Storage in an S3 bucket, MinIO's or anybody's."""
+"""Storage in an S3 bucket, of MinIO or any other server."""
 
 import os
 import uuid
@@ -44,12 +44,12 @@ def connect(root: str, s3: S3Settings) -> "S3Storage":
 def check_bucket(uri: str, s3: S3Settings) -> None:
     """Check that the bucket of `uri` exists, and can be listed below the prefix of `uri`."""
     bucket, prefix = urlsplit(uri).netloc, urlsplit(uri).path.strip("/")
-    with _asking(f"Cannot use the bucket {bucket}"):  # a key may be allowed to list a prefix alone
+    with _asking(f"Cannot use the bucket {bucket}"):  # a key may be allowed to list only a prefix
         s3_client(s3).list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/" if prefix else "", MaxKeys=1)
 
 
 def remove_prefix(root: str, s3: S3Settings) -> int:
-    """Remove every object below ``s3://bucket/prefix``; return how many there were."""
+    """Remove every object below ``s3://bucket/prefix``; return their number."""
     bucket, prefix = urlsplit(root).netloc, urlsplit(root).path.strip("/") + "/"
     client = s3_client(s3)
     removed = 0
@@ -62,10 +62,10 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
     return removed
 
 
-# Every data file needs a client. They are renewed from time to time to pick up changed credentials.
+# Every data file needs a client. Clients are renewed from time to time to pick up changed credentials.
 @cached(TTLCache(8, ttl=60), key=lambda s3: (os.getpid(), s3), lock=Lock())
 def s3_client(s3: S3Settings) -> "S3Client":
-    """Return a cached client for the settings; retries and pooling are botocore's."""
+    """Return a cached client for the settings; botocore does retries and pooling."""
     import boto3
     from botocore.config import Config
 
@@ -177,9 +177,9 @@ class S3Storage:
 
 @contextmanager
 def _asking(what: str, absent: Exception | None = None, changed: Exception | None = None) -> Iterator[None]:
-    """Convert botocore's errors: of an object that does not exist, of a condition that does not hold, and all others.
+    """Convert botocore's errors: `absent` for a missing object, `changed` for a failed condition, or another error.
 
-    `what` says what cannot be done.
+    `what` begins the message of other errors.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -15,7 +15,7 @@ _COMMIT_ATTEMPTS = 10
 
 
 def lacking(table: "Schema", target: "Schema") -> list[str]:
-    """Paths of columns of `target` that a table lacks or has with another type."""
+    """Return paths of columns of `target` that a table lacks or has with another type."""
     kinds = {path: _kind(table, path) for path in table.column_names}
     return [path for path in target.column_names if kinds.get(path) != _kind(target, path)]
 
@@ -26,9 +26,9 @@ def evolve(
     renamed: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Rename, add and widen columns in one commit, so that a table follows a schema, and set properties that it lacks.
+    """Rename, add and widen columns in one commit, so that a table follows a schema, and set missing properties.
 
-    New columns are placed before the first one of lakeproof's own, whose names begin with ``_``.
+    New columns are placed before the first of lakeproof's own columns, whose names begin with ``_``.
     """
     from pyiceberg.exceptions import CommitFailedException, ResolveError, ValidationError
 
@@ -71,18 +71,18 @@ def evolve(
 
 
 def renaming(renamed: Mapping[str, str] | None) -> dict[str, str]:
-    """Table property that records renamed columns; empty without any."""
+    """Return the table property that records renamed columns; empty without any."""
     return {RENAMED: json.dumps(renamed, sort_keys=True)} if renamed else {}
 
 
 def renamed_columns(properties: Mapping[str, str]) -> dict[str, str]:
-    """Current names of renamed columns by former name, from the table's properties."""
+    """Return current names of renamed columns by former name, from the table's properties."""
     found: dict[str, str] = json.loads(properties.get(RENAMED) or "{}")
     return found
 
 
 def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
-    """A copy of a schema with some columns renamed."""
+    """Return a copy of a schema with some columns renamed."""
     from pyiceberg.schema import Schema
 
     return Schema(
@@ -92,6 +92,6 @@ def _with_names(schema: "Schema", names: Mapping[str, str]) -> "Schema":
 
 
 def _kind(schema: "Schema", path: str) -> str:
-    """The type of a column; of nested types, only the kind."""
+    """Return the type of a column; for nested types, only the kind."""
     kind = schema.find_field(path).field_type
     return str(kind) if kind.is_primitive else type(kind).__name__

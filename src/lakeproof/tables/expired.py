@@ -1,4 +1,4 @@
-"""The account of the rows that retention has removed from a table: a property, set by the commits that remove them."""
+"""The account of rows that retention has removed from a table: a property set by the commits that remove them."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from lakeproof.tables.names import EXPIRED
 
 @dataclass(frozen=True)
 class Expired:
-    """What retention has removed from a table so far."""
+    """The rows that retention has removed from a table so far."""
 
     before: int = 0
     """All removed rows are from micro-batches with lower numbers."""
@@ -18,11 +18,11 @@ class Expired:
     """Sum of the hashes of the rows, as in a ledger."""
 
     def as_text(self) -> str:
-        """The value of the property."""
+        """Format the value of the property."""
         return json.dumps(asdict(self))
 
 
 def expired_of(properties: Mapping[str, str]) -> Expired:
-    """What retention has removed from a table with these properties."""
+    """Read the account from the properties of a table."""
     text = properties.get(EXPIRED)
     return Expired(**json.loads(text)) if text else Expired()

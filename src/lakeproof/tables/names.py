@@ -61,16 +61,16 @@ class ReplayOutcome(StrEnum):
     """Outcome of an attempt to replay a dead letter."""
 
     CLOSED = "closed"  # its records are in bronze
-    FAILED = "failed"  # it is a dead letter still
-    PARKED = "parked"  # it failed as often as it may: it is replayed again only with `--parked`
+    FAILED = "failed"  # it is still a dead letter
+    PARKED = "parked"  # it failed the maximum number of times, and is replayed only with `--parked`
 
 
 class Removal(StrEnum):
-    """What a row of the account of removals says of an erasure."""
+    """Kind of a row in the account of removals."""
 
-    ERASED = "erased"  # rows were removed, or will be, since somebody asked for it
-    REBUILT = "rebuilt"  # of an erasure: the rows are gone, and what follows bronze was filled again
-    COMPLETE = "complete"  # all that a request asked for was done, and nothing that was looked for was found
+    ERASED = "erased"  # rows were removed, or will be, on request
+    REBUILT = "rebuilt"  # the rows of an erasure are gone, and the layers after bronze were filled again
+    COMPLETE = "complete"  # the request was carried out, and a search found nothing more to remove
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class StreamTables:
     bronze: str
     dead_letters: str
     ledger: str  # one row per source and micro-batch, with counts of units by outcome
-    attempts: str  # one row per attempt to replay a dead letter; made by the first replay
-    removals: str  # one row per row that an erasure has removed of the others; made by the first one
+    attempts: str  # one row per attempt to replay a dead letter; created by the first replay
+    removals: str  # one row per row that an erasure removed from the other tables; created by the first one
 
 
 def stream_tables(stream: str) -> StreamTables:
@@ -99,7 +99,7 @@ def stream_tables(stream: str) -> StreamTables:
 class SilverTables:
     """Names of a stream's silver tables.
 
-    Each row of bronze is in one of the first three, or is a duplicate, which is only counted in the ledger.
+    Each row of bronze is in one of the first three tables, or is a duplicate, which is only counted in the ledger.
     """
 
     kept: str  # one row per primary key
@@ -114,7 +114,7 @@ def silver_query(stream: str) -> str:
 
 
 def silver_tables(stream: str, suffix: str = "") -> SilverTables:
-    """Names of the silver tables of ``stream``; with a suffix, those of a rebuild."""
+    """Names of the silver tables of ``stream``; a suffix is for a rebuild."""
     return SilverTables(
         kept=f"silver.{stream}{suffix}",
         conflicts=f"silver.{stream}_conflicts{suffix}",
@@ -124,7 +124,7 @@ def silver_tables(stream: str, suffix: str = "") -> SilverTables:
 
 
 def gold_table(product: str, suffix: str = "") -> str:
-    """Name of the table of a data product; with a suffix, that of a rebuild."""
+    """Name of the table of a data product; a suffix is for a rebuild."""
     return f"gold.{product}{suffix}"
 
 
@@ -137,7 +137,7 @@ class SamplesTables:
 
 
 def samples_tables(product: str, anomalies: str, suffix: str = "") -> SamplesTables:
-    """Names of the tables of a product of samples; with a suffix, those of a rebuild."""
+    """Names of the tables of a product of samples; a suffix is for a rebuild."""
     return SamplesTables(gold_table(anomalies, suffix), gold_table(product, suffix))
 
 

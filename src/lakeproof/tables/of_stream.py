@@ -10,7 +10,7 @@ from lakeproof.tables.names import gold_table, samples_tables, silver_tables, st
 
 
 def tables_of_stream(settings: Settings, stream: str) -> dict[str, Maintenance]:
-    """Names of the tables that a stream has, or may have, and how its contract and products want each maintained."""
+    """Return the tables that a stream may have, with the maintenance options of its contract and products."""
 
     def contract_of(name: str) -> Contract:
         return load_contract(settings.contracts, name)

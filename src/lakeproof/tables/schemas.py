@@ -88,7 +88,7 @@ GOLD_PROPERTIES = _PROPERTIES | {"format-version": "3"}
 
 
 IcebergType = str | dict[str, Any]
-"""A type as Iceberg's specification writes it in JSON. Ids are 0 until a schema is made of it."""
+"""A type in the JSON format of Iceberg's specification. Ids are 0 until a schema is built from the type."""
 Column = tuple[str, IcebergType, str]
 """Name, type and comment."""
 
@@ -257,14 +257,14 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 
 def ensure_attempts(catalog: "Catalog", stream: str) -> None:
-    """Create the table of the attempts to replay dead letters of a stream, unless it exists."""
+    """Create the table of attempts to replay dead letters of a stream, unless it exists."""
     name, schema = stream_tables(stream).attempts, attempts_schema()
     if not _ensure_table(catalog, name, schema, INGESTED_AT, {}):
         evolve(catalog.load_table(name), schema)
 
 
 def ensure_removals(catalog: "Catalog", stream: str) -> None:
-    """Create the account of what was removed from the tables of a stream, unless it exists."""
+    """Create the account of rows removed from the tables of a stream, unless it exists."""
     name, schema = stream_tables(stream).removals, _schema(_REMOVALS)
     if not _ensure_table(catalog, name, schema, REMOVED_AT, _LEDGER_PROPERTIES):
         evolve(catalog.load_table(name), schema)
@@ -296,7 +296,7 @@ def ensure_message_columns(catalog: "Catalog", stream: str) -> None:
 
 
 def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, properties: dict[str, str]) -> bool:
-    """Create a table by the day of a column, unless it exists; return whether it was missing."""
+    """Create a table partitioned by the day of a column, unless it exists; return whether it was missing."""
     if catalog.table_exists(name):
         return False
     ensure_namespace(catalog, name.split(".")[0])
@@ -307,7 +307,7 @@ def _ensure_table(catalog: "Catalog", name: str, schema: "Schema", day_of: str, 
 
 
 def _ensure_numbered(ledger: "Table") -> None:
-    """Let micro-batch numbers of an old ledger grow: in earlier versions, each checkpoint began at 0."""
+    """Continue the micro-batch numbers of an old ledger: in earlier versions, each checkpoint began at 0."""
     import pyarrow.compute as pc
 
     if NEXT_MICRO_BATCH in ledger.properties:

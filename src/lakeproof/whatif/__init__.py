@@ -1,1 +1,1 @@
-"""What a contract that is not applied would make of what has landed."""
+"""Judge landed units by a contract that is not applied."""

@@ -1,4 +1,4 @@
-"""Judge what has landed by a contract that is not applied, and count what would change sides."""
+"""Judge landed units by a contract that is not applied, and count the units that would change sides."""
 
 import os
 from collections import Counter, deque
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 MAX_EXAMPLES = 3
 _GZIP_MAGIC = b"\x1f\x8b"
 _LARGEST_RECORD = 1 << 30
-"""Bytes of a record from bronze that is judged: as JSON of ours it may be longer than it was."""
+"""Maximum bytes of a judged record from bronze: as JSON written by lakeproof, it may be longer than the landed text."""
 _EPOCH = date(1970, 1, 1)
 ResultT = TypeVar("ResultT")
 Advance = Callable[[int], None]
 
 
 class Change(StrEnum):
-    """What would become of a unit."""
+    """The effect of a contract on a unit."""
 
-    STAYS = "stays"  # it is where it is, and a dead letter has the same set of reasons
+    STAYS = "stays"  # no change; a dead letter also keeps its set of reasons
     TO_DEAD_LETTERS = "to_dead_letters"  # a row of bronze would be a dead letter
     TO_BRONZE = "to_bronze"  # a dead letter would be a row of bronze
     OTHER_REASONS = "other_reasons"  # a dead letter would have another set of reasons
@@ -61,7 +61,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Example:
-    """A unit that would change sides, and a reason: one that it would have and has not, or else one that it has."""
+    """A unit that would change sides, and a reason: one that would be new, or else one that the unit has."""
 
     source: str
     position: int
@@ -71,31 +71,31 @@ class Example:
 
 @dataclass
 class Tally:
-    """How many units, and the first of them."""
+    """Number of units, and the first ones as examples."""
 
     units: int = 0
     examples: list[Example] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        """Add those that come behind."""
+        """Add the units of later rows."""
         self.units += other.units
         self.examples += other.examples[: MAX_EXAMPLES - len(self.examples)]
 
 
 Move = tuple[Change, str, str]
-"""What becomes of units, and their sets of reasons, joined by ``+``: now, and then; empty for bronze."""
+"""Change of units, and their current and new sets of reasons, joined by ``+``; empty for bronze."""
 
 
 @dataclass
 class Counts:
-    """What was judged of a table."""
+    """Counts of the judged units of a table."""
 
     rows: int = 0  # rows of the table
-    chosen: int = 0  # rows that were chosen to be judged; closed dead letters, too
+    chosen: int = 0  # rows that were chosen to be judged, including closed dead letters
     judged: int = 0  # units that were judged, or counted as not judged
     moves: dict[Move, Tally] = field(default_factory=dict)
-    days: Counter[tuple[int | None, Change]] = field(default_factory=Counter)  # by days since 1970 when they landed
-    # Of batches that would be split: how many units would have which set of reasons; empty for bronze.
+    days: Counter[tuple[int | None, Change]] = field(default_factory=Counter)  # by landing day, in days since 1970
+    # Units of batches that would be split, by set of reasons; empty for bronze.
     split_units: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -104,7 +104,7 @@ class Counts:
         return self.chosen < self.rows
 
     def add(self, other: "Counts") -> None:
-        """Add those of rows that come behind."""
+        """Add the counts of later rows."""
         self.judged += other.judged
         for move, tally in other.moves.items():
             self.moves.setdefault(move, Tally()).add(tally)
@@ -112,22 +112,22 @@ class Counts:
         self.split_units.update(other.split_units)
 
     def units(self, change: Change) -> int:
-        """How many units would change so."""
+        """Return the number of units with a change."""
         return sum(tally.units for move, tally in self.moves.items() if move[0] is change)
 
     def scaled(self, units: int) -> int:
-        """How many units of the whole table that would be, if the sample is like it."""
+        """Scale a number of units from the sample to the whole table."""
         return round(units * self.rows / self.chosen) if self.sampled else units
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a contract would make of what has landed."""
+    """The changes that a contract would make to landed units."""
 
     contract: Contract
     bronze: Counts
     dead_letters: Counts
-    unseen: tuple[str, ...] = ()  # what could not be seen, since rows of bronze are judged from their columns
+    unseen: tuple[str, ...] = ()  # unknown, since rows of bronze are judged from their columns
 
     @property
     def sampled(self) -> bool:
@@ -135,7 +135,7 @@ class Forecast:
         return self.bronze.sampled or self.dead_letters.sampled
 
     def days(self) -> dict[date | None, Counter[Change]]:
-        """Units by the day when they landed (UTC), oldest first, those without a time last."""
+        """Return units by landing day (UTC), oldest first, units without a time last."""
         found: dict[int | None, Counter[Change]] = {}
         for counts in (self.bronze, self.dead_letters):
             for (day, change), units in counts.days.items():
@@ -151,18 +151,18 @@ def forecast(
     sample: int | None = None,
     progress: Callable[[int], Advance] | None = None,
 ) -> Forecast:
-    """Judge what has landed of a stream by another contract. Nothing is changed.
+    """Judge the landed units of a stream by another contract. Nothing is changed.
 
     Parameters
     ----------
     catalog, settings
-        The lake. Limits and judge are those of the settings.
+        The lake. The settings also define the limits and the judge.
     contract
-        The contract.
+        The other contract.
     sample
-        Rows to judge of bronze, and of the dead letters; all by default.
+        Number of rows to judge of bronze, and of the dead letters; all by default.
     progress
-        Called with the number of rows to judge; returns what to call with the number of each judged group.
+        Called with the number of rows to judge; returns a function to call with the number of each judged group.
     """
     found = landed(catalog, contract.stream)
     if found is None:
@@ -188,7 +188,7 @@ _LETTER_COLUMNS = (REASONS, RAW, SOURCE, POSITION, LANDED_AT, MICRO_BATCH_ID, AT
 def _in_threads(
     groups: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], Counts], advance: Advance
 ) -> Iterator[Counts]:
-    """Work on groups of rows, in their order. Threads suffice: Arrow and the native judge work beside Python."""
+    """Process groups of rows in order. Threads suffice: Arrow and the native judge run in parallel to Python."""
     threads = os.cpu_count() or 1
     waiting: deque[tuple[int, Future[Counts]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -208,7 +208,7 @@ def _in_threads(
 
 
 class _Readings:
-    """Rows of bronze, each read by the contract that judged it."""
+    """Reads rows of bronze, each by the contract that judged it."""
 
     def __init__(self, catalog: "Catalog", contract: Contract, found: Landed, settings: Settings) -> None:
         self._found = found
@@ -221,7 +221,7 @@ class _Readings:
         self._made: dict[str | None, tuple[Reading, Judge]] = {}
 
     def rows(self, sample: int | None) -> Iterator[pa.RecordBatch]:
-        """Rows of bronze; a group has rows of one version only."""
+        """Yield rows of bronze; each group has rows of a single version."""
         fields = [field.name for field in self._newest.live]
         columns = [*fields, RESCUED, SOURCE, POSITION, LANDED_AT, MICRO_BATCH_ID, CONTRACT_VERSION]
         for rows in read(self._found.bronze, columns, self._found.newest, sample):
@@ -251,7 +251,7 @@ class _Readings:
         return counts
 
     def unseen(self) -> tuple[str, ...]:
-        """What the columns could not tell, for the contracts of the rows that were read."""
+        """List what the columns do not show, for the contracts of the rows that were read."""
         return tuple(dict.fromkeys(text for of, _ in self._made.values() for text in of.unseen))
 
     def _prepare(self, version: str | None) -> None:
@@ -264,7 +264,7 @@ class _Readings:
 
 
 def _as_array(texts: ArrowColumn) -> bytes:
-    """A batch: a JSON array of records."""
+    """Join records into a batch: a JSON array."""
     whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     joined: Any = pc.binary_join(whole, ",")
     text: bytes = joined[0].as_buffer().to_pybytes()
@@ -272,7 +272,7 @@ def _as_array(texts: ArrowColumn) -> bytes:
 
 
 def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Counts:
-    """Judge dead letters, as a replay does. Those that are closed are left out: their units are counted in bronze."""
+    """Judge dead letters like a replay. Closed dead letters are left out: their units are counted in bronze."""
     if closed:
         rows = rows.filter(pa.array([key not in closed for key in keys_of(rows)]))
     counts = Counts(judged=rows.num_rows)
@@ -283,7 +283,7 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
     records: list[int] = []
     for index, (old, raw) in enumerate(zip(now, raws, strict=True)):
         codes = old.split("+")
-        # What a replay could not read of a batch, it has made a dead letter that is a record.
+        # The part of a batch that a replay could not read became a dead letter that is a record.
         is_batch = not OF_BATCHES.isdisjoint(codes) and (landed_so is None or landed_so[index])
         if is_batch and not WITHOUT_BYTES.isdisjoint(codes):
             continue
@@ -292,7 +292,7 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
-            # Of gzip that cannot be unpacked, a replay leaves the reason as it is.
+            # A replay keeps the reason of gzip that cannot be unpacked.
             if found.code != old and not (Reason.UNDECODABLE in codes and raw.startswith(_GZIP_MAGIC)):
                 moves[index] = (Change.OTHER_REASONS, old, found.code.value)
         else:
@@ -318,7 +318,7 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
 def _count(
     counts: Counts, moves: Sequence[Move], rows: pa.RecordBatch, reasons: Callable[[int], tuple[Any, int]]
 ) -> None:
-    """Count what becomes of rows; `reasons` says which array has the reasons of a row, and where."""
+    """Count the changes of rows; `reasons` returns the array that has the reasons of a row, and the index in it."""
     counts.days.update(zip(_days(rows).to_pylist(), (move[0] for move in moves), strict=True))
     counts.moves.update({move: Tally(units) for move, units in Counter(moves).items()})
     for index, move in enumerate(moves):
@@ -332,5 +332,5 @@ def _count(
 
 
 def _days(rows: pa.RecordBatch) -> Any:
-    """Days since 1970 when rows landed."""
+    """Return the landing days of rows, in days since 1970."""
     return rows.column(LANDED_AT).cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())

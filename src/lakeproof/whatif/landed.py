@@ -1,4 +1,4 @@
-"""Rows of a stream's tables, each landed unit once, whatever the consumer commits meanwhile."""
+"""Rows of a stream's tables: each landed unit once, even if the consumer commits meanwhile."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,13 +36,13 @@ _BYTES_AT_ONCE = 8 << 20
 class Landed:
     """The tables of a stream up to the newest micro-batch that is committed in all of them.
 
-    The ledger was read before the other tables, and is committed last: they have all that it has.
+    The ledger is committed last, and was read before the other tables, so they have all units of the ledger.
     """
 
     bronze: "Table"
     dead_letters: "Table"
     closed: frozenset[str]  # keys of dead letters that a replay has closed: their records are in bronze
-    newest: int  # the micro-batch
+    newest: int  # number of the micro-batch
     discarded: frozenset[str]  # versions of contracts under which values were discarded
 
 
@@ -81,7 +81,7 @@ def _lost(name: str, ledger: str) -> LakeproofError:
 
 
 def _accounts(ledger: "Table") -> tuple[int | None, bool, frozenset[str]]:
-    """The newest micro-batch, whether there was a replay, and versions of contracts that discarded values."""
+    """Return the newest micro-batch, whether there was a replay, and versions of contracts that discarded values."""
     columns = [MICRO_BATCH_OF_LEDGER, REPLAY, "discarded", "_contract_version"]
     newest, replayed = None, False
     discarded: set[str | None] = set()
@@ -113,39 +113,39 @@ def _closed(attempts: "Table", newest: int) -> frozenset[str]:
 
 
 def keys_of(rows: pa.RecordBatch, number: str = ATTEMPT) -> list[str]:
-    """What identifies each dead letter: source, position, and number of the attempt that made it."""
+    """Return the key of each dead letter: source, position, and number of the attempt that made it."""
     numbers: Any = rows.column(number) if number in rows.schema.names else pa.nulls(rows.num_rows, pa.int32())
-    # Dead letters of earlier versions have no number: they landed so.
+    # Dead letters of earlier versions have no number: the first attempt made them.
     parts = [rows.column(SOURCE), rows.column(POSITION).cast(pa.string()), numbers.fill_null(1).cast(pa.string())]
     keys: list[str] = pc.binary_join_element_wise(*(part.fill_null("") for part in parts), "\0").to_pylist()
     return keys
 
 
 def rows_of(table: "Table") -> int:
-    """How many rows a table has, by its metadata: rows of a micro-batch that is being committed, too."""
+    """Return the number of rows of a table by its metadata, including rows of a micro-batch that is being committed."""
     return sum(task.file.record_count for task in _tasks(table))
 
 
 def read(
     table: "Table", columns: Sequence[str], newest: int | None = None, sample: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read rows of a table, in the same order each time as long as its data files are the same.
+    """Read rows of a table, in the same order each time as long as its data files do not change.
 
     Parameters
     ----------
     table
         The table, at its current snapshot.
     columns
-        Those to read; what the table lacks is left out.
+        Columns to read; columns that the table lacks are left out.
     newest
         Rows of later micro-batches are left out.
     sample
-        How many rows to choose, evenly spaced; all by default.
+        Number of rows to choose, evenly spaced; all by default.
 
     Yields
     ------
     pyarrow.RecordBatch
-        At most as many rows as are judged at once.
+        At most the number of rows that are judged at once.
     """
     tasks = _tasks(table)
     chosen = _chosen(sum(task.file.record_count for task in tasks), sample)
@@ -169,7 +169,7 @@ def read(
 
 
 def _chosen(rows: int, sample: int | None) -> Any:
-    """Numbers of rows that are evenly spaced; None for all."""
+    """Return the numbers of evenly spaced rows; None for all."""
     if sample is None or sample >= rows:
         return None
     return (2 * np.arange(sample, dtype=np.int64) + 1) * rows // (2 * sample)
@@ -212,7 +212,7 @@ def _batches(
 
 
 def _groups(tasks: Sequence["FileScanTask"], chosen: Any) -> Iterator[tuple[int, list["FileScanTask"]]]:
-    """Data files that have chosen rows, with the number of their first row: a few at a time, which are read at once."""
+    """Yield groups of data files with chosen rows, which are read at once, and the number of their first row."""
     group: list[FileScanTask] = []
     first, size, at = 0, 0, 0
     for task in tasks:
@@ -238,13 +238,13 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         most = max(1, min(MAX_UNITS, rows * MAX_BYTES // max(batch.nbytes, 1)))
         for start in range(0, rows, most):
             piece = batch.slice(start, most)
-            # Files that other tools compacted have other Arrow types of the same columns.
+            # In files that other tools compacted, the same columns have other Arrow types.
             columns: Any = [column.cast(_plain(column.type)) for column in piece.columns]
             yield pa.RecordBatch.from_arrays(columns, names=piece.schema.names)
 
 
 def _plain(kind: Any) -> Any:
-    """The type with offsets of 32 bits, which suffice for a piece."""
+    """Return the type with 32-bit offsets, which suffice for a piece."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):

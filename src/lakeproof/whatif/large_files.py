@@ -1,4 +1,4 @@
-"""Rows of large data files, a few at a time: PyIceberg decodes whole row groups, and holds those of a file at once.
+"""Read large data files a few rows at a time: PyIceberg decodes whole row groups, and holds all of a file at once.
 
 Other tools compact files to 512 MB, which are gigabytes of rows.
 """
@@ -23,8 +23,8 @@ _FIELD_ID = b"PARQUET:field_id"
 def read_large(table: "Table", task: "FileScanTask", columns: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
     """Read columns of a large data file.
 
-    None for files that are not large, and those that only PyIceberg reads: with deletes, without ids of columns, with
-    columns that have another type or other fields within than the table's.
+    Return None for files that are not large, and for those that only PyIceberg reads: with deletes, without column ids,
+    or with columns whose type or nested fields do not fit the table.
     """
     if task.file.file_size_in_bytes <= LARGE_BYTES or task.delete_files or task.file.file_format != "PARQUET":
         return None
@@ -58,7 +58,7 @@ def _opened(table: "Table", task: "FileScanTask") -> Any:
 
 
 def _names(of_file: pa.Schema, wanted: "Schema") -> dict[str, str | None] | None:
-    """What the file calls each column, by its name in the table; None for one that was added since then."""
+    """Map column names of the table to those of the file; None for a column that was added later."""
     by_id = {_id(field): field for field in of_file}
     if None in by_id:
         return None
@@ -80,7 +80,7 @@ def _id(field: Any) -> int | None:
 
 
 def _fits(there: Any, wanted: Any) -> bool:
-    """Whether values can be cast, with all fields within, which Arrow finds by their names."""
+    """Whether values can be cast, including nested fields, which Arrow finds by name."""
     if pa.types.is_struct(there) and pa.types.is_struct(wanted):
         same = [field.name for field in there] == [field.name for field in wanted]
         return same and all(_fits(mine.type, other.type) for mine, other in zip(there, wanted, strict=True))

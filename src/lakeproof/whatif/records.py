@@ -1,7 +1,7 @@
-"""Records as JSON again, from the typed columns of bronze: many at once, in Arrow.
+"""Write records as JSON from the typed columns of bronze, many at once in Arrow.
 
-A record has the fields that the contract which judged it had, under their names of that time. What the columns cannot
-tell is listed by :mod:`lakeproof.whatif.unseen`.
+A record has the fields of the contract that judged it, under the names in that contract.
+:mod:`lakeproof.whatif.unseen` lists what the columns do not show.
 """
 
 import json
@@ -30,7 +30,7 @@ from lakeproof.tables.names import RESCUED
 from lakeproof.whatif.rescued import put_back
 
 TimeForms: TypeAlias = Mapping[str, TimeForm]
-"""The form in which to write the timestamps of a field, by its path like ``event.timestamp``; ISO 8601 by default."""
+"""Formats for the timestamps of fields, by path like ``event.timestamp``; ISO 8601 by default."""
 
 _US = pa.timestamp("us")
 _TO_ESCAPE = r'["\\[:cntrl:]]'
@@ -45,16 +45,16 @@ def record_texts(rows: pa.RecordBatch, judged_by: Contract, names: Mapping[str, 
     rows
         Columns of bronze, with ``_rescued`` if the table has it.
     judged_by
-        The contract that judged them.
+        The contract that judged the rows.
     names
-        Today's columns of fields that were renamed since, by the name of that contract.
+        Current columns of fields that were renamed since, by the name in that contract.
     times
-        Forms of timestamps other than ISO 8601.
+        Formats of timestamps other than ISO 8601.
 
     Returns
     -------
     pyarrow.Array
-        Text of each record. A field that is null is left out, as one that was absent.
+        Text of each record. Null fields are left out, like absent ones.
     """
     columns = {
         field.name: rows.column(column)
@@ -79,7 +79,7 @@ def _object(
     present = [field for field in fields if field.name in columns]
     if not present:
         return pa.repeat("{}", rows)
-    # Null values are replaced by nothing, so the comma is part of a member. Fields without nulls come first.
+    # Null values become empty text, so the comma is part of a member. Fields without nulls come first.
     present.sort(key=lambda field: columns[field.name].null_count)
     has_first = not columns[present[0].name].null_count
     members: list[Any] = [
@@ -95,7 +95,7 @@ def _object(
 
 
 def _texts(values: Any, kind: Type, times: TimeForms, path: str) -> Any:
-    """The JSON text of each value; null for null."""
+    """Return the JSON text of each value; null for null."""
     match kind:
         case ObjectType(fields):
             members = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
@@ -122,7 +122,7 @@ def _texts(values: Any, kind: Type, times: TimeForms, path: str) -> Any:
 
 
 def _span(lists: Any) -> tuple[Any, int, int]:
-    """Offsets of lists or maps from 0, where their items begin in the child array, and how many there are."""
+    """Return the offsets of lists or maps from 0, and the start and number of their items in the child array."""
     offsets = lists.offsets
     begin = offsets[0].as_py()
     return pc.subtract(offsets, begin) if begin else offsets, begin, offsets[-1].as_py() - begin

@@ -49,7 +49,7 @@ def show(found: Forecast, console: "Console") -> None:
 
 
 def changes(found: Forecast) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of a table of what would change; of dead letters, also of what would not."""
+    """Return columns and rows of a table of changes, which includes dead letters that would not change."""
     columns = ["change", "reasons", "units", *(["≈"] if found.sampled else []), "example"]
     rows = []
     for counts, move, tally in _moves(found):
@@ -60,7 +60,7 @@ def changes(found: Forecast) -> tuple[list[str], list[list[str]]]:
 
 
 def conclusion(found: Forecast) -> list[str]:
-    """What follows from a forecast, in sentences."""
+    """Return the conclusions of a forecast in sentences."""
     return [*_of_batches(found), *_summary(found)]
 
 
@@ -102,7 +102,7 @@ def as_json(found: Forecast) -> str:
 
 
 def _moves(found: Forecast) -> Iterator[tuple[Counts, Move, Any]]:
-    """What becomes of units, the most first of each change; without the rows that stay in bronze."""
+    """Yield moves of units, the largest of each change first, without the rows that stay in bronze."""
     both = (
         (counts, move, tally) for counts in (found.bronze, found.dead_letters) for move, tally in counts.moves.items()
     )
@@ -116,7 +116,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
 
 
 def scope(found: Forecast) -> Iterator[str]:
-    """What was judged, in sentences."""
+    """Yield sentences about the judged units."""
     words = []
     for counts, one in ((found.bronze, "row of bronze"), (found.dead_letters, "open dead letter")):
         several = one.replace("row", "rows").replace("letter", "letters")

@@ -19,9 +19,9 @@ def put_back(text: str, values: Sequence[tuple[str, str]]) -> str:
     Parameters
     ----------
     text
-        The record without them, or with null in their place.
+        The record without the values, or with null in their place.
     values
-        JSONPath and JSON text of each, as ``_rescued`` has them. What has no place is left out.
+        JSONPath and JSON text of each value, as in ``_rescued``. Values without a place in the record are left out.
     """
     record = _read(text)
     for path, value in values:
@@ -32,7 +32,7 @@ def put_back(text: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def steps_of(path: str) -> list[str | int]:
-    """Keys and indexes of a JSONPath of ``_rescued``; empty if it is not a JSONPath."""
+    """Return the keys and indexes of a JSONPath of ``_rescued``; empty if `path` is not a JSONPath."""
     steps: list[str | int] = []
     at = 1
     while path.startswith("$") and at < len(path) and (match := _STEP.match(path, at)):

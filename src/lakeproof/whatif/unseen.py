@@ -1,4 +1,4 @@
-"""What the columns of bronze can tell about records, for a contract that is to judge them again."""
+"""What the columns of bronze show about records, for a contract that judges these again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,16 +20,16 @@ from lakeproof.contracts.diff import accepts_times
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read rows of bronze that one contract judged, so that another one can judge them."""
+    """How to read rows of bronze that one contract judged, so that another contract can judge them."""
 
     judged_by: Contract
-    contract: Contract  # the other one; where it accepts every form of time of `judged_by`, it expects ISO 8601
-    times: dict[str, TimeForm]  # forms to write timestamps in, by path; ISO 8601 for the others
-    unseen: tuple[str, ...]  # what the columns cannot tell
+    contract: Contract  # the other one; expects ISO 8601 where it accepts every time of `judged_by`
+    times: dict[str, TimeForm]  # formats for timestamps, by path; ISO 8601 for the others
+    unseen: tuple[str, ...]  # what the columns do not show
 
 
 def reading(judged_by: Contract, contract: Contract, *, discarded: bool = False) -> Reading:
-    """Compare the contract that judged rows with the one that is to judge them; it may have `discarded` values."""
+    """Compare the contract that judged rows, and may have `discarded` values, with another one."""
     times: dict[str, TimeForm] = {}
     unseen: list[str] = []
     fields = _fields(judged_by.live, contract.live, "", times, unseen)
@@ -47,7 +47,7 @@ def reading(judged_by: Contract, contract: Contract, *, discarded: bool = False)
 def _fields(
     old: tuple[Field, ...], new: tuple[Field, ...], within: str, times: dict[str, TimeForm], unseen: list[str]
 ) -> tuple[Field, ...]:
-    """The new fields, where times are expected as they are written."""
+    """Return the new fields, which expect times in the format in which they are written."""
     before = {field.name: field for field in old}
     return tuple(
         _field(before[field.name], field, within + field.name, times, unseen) if field.name in before else field
@@ -80,7 +80,7 @@ def _pairs(old: Type, new: Type) -> Iterator[tuple[Type, Type]]:
 
 
 def _gone(old: tuple[Field, ...], new: tuple[Field, ...], within: str) -> Iterator[str]:
-    """Paths of optional fields that records may have and the new contract does not know."""
+    """Yield paths of optional fields that records may have, but that are not in the new contract."""
     after = {field.name: field for field in new}
     for field in old:
         successor = after.get(field.name)

@@ -1,7 +1,7 @@
 """Describe observed values as the properties of a contract, with notes on what is uncertain.
 
-All observed values fit, except for tolerated ones, and those of fields where null is allowed: then the drift policy
-has to be ``rescue``.
+All observed values fit, except for tolerated ones and those of fields where null is allowed; the latter need the drift
+policy ``rescue``.
 """
 
 import re
@@ -213,7 +213,7 @@ class Draft:
         return dict(_SCALAR)
 
     def _tell_times(self, seen: Observed, path: str) -> None:
-        """Note why a text is not a timestamp, if most of its values look like one."""
+        """Note why a text field is not a timestamp, if most of its values look like one."""
         total = sum(seen.tokens.values())
         (most, count), *others = seen.tokens.most_common()
         if most in TIMES and others:
@@ -223,7 +223,7 @@ class Draft:
             )
 
     def _usual_kinds(self, seen: Observed, path: str) -> set[Token]:
-        """Kinds of scalars, without those of tolerated values."""
+        """Return the kinds of scalars, without kinds of tolerated values."""
         total = sum(seen.tokens.values())
         for kinds in _TOGETHER:
             others = {kind: count for kind, count in seen.tokens.items() if kind not in kinds}

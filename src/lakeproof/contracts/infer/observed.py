@@ -71,11 +71,11 @@ class Observed:
     # Numbers that are a time from 2000 to 2099 in a unit: counts and the first example of each.
     epochs: Counter[TimeFormat] = field(default_factory=Counter)
     epoch_examples: dict[TimeFormat, str] = field(default_factory=dict)
-    other_number: str = ""  # an example of a number that is not such a time
+    other_number: str = ""  # an example of a number outside of these times
     # Counts of distinct texts, up to :data:`MAX_VALUES` + 1.
     texts: Counter[str] = field(default_factory=Counter)
     time_like: str = ""  # an example of a text with date and time that is not a timestamp
-    # Digits after the decimal point, at most; None if a number has an exponent.
+    # Maximum number of digits after the decimal point; None if a number has an exponent.
     scale: int | None = 0
     fields: "dict[str, Observed]" = field(default_factory=dict)
     entries: "Observed | None" = None  # values of all keys, once objects have more than :data:`MAX_KEYS`

@@ -1,7 +1,6 @@
 """Names of lakeproof's custom properties in a contract.
 
-Other tools have custom properties, too, so unknown names are ignored unless they are nearly one of ours: a typing
-error.
+Other tools have custom properties, too, so unknown names are ignored unless they look like a misspelled name of ours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +41,7 @@ _LIKENESS = 0.8
 def custom_values(
     customs: Sequence[CustomProperty] | None, place: YamlPath, *names: str
 ) -> list[tuple[str, Any, YamlPath]]:
-    """Name, value and place of each custom property of a part at `place` that has one of the names."""
+    """Return name, value and place of each custom property with one of the names; `place` is where the part is."""
     return [
         (custom.property, custom.value, (*place, _KEY, index, "value"))
         for index, custom in enumerate(customs or ())
@@ -87,7 +86,7 @@ def check_names(document: Any, problems: Problems) -> None:
 
 
 def _meant(name: str) -> str | None:
-    """Which of our properties a name is, or nearly is."""
+    """Return our property that a name equals or nearly equals; None if there is none."""
     if any(mark in name for mark in ".:/"):
         return None
     plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")
@@ -96,7 +95,7 @@ def _meant(name: str) -> str | None:
 
 
 def _names(part: Any, place: YamlPath) -> Iterator[tuple[YamlPath, str]]:
-    """Every custom property of a document, with its place."""
+    """Yield the place and name of every custom property of a document."""
     if isinstance(part, dict):
         for index, custom in enumerate(part.get(_KEY) or ()):
             if isinstance(custom, dict) and isinstance(custom.get("property"), str):

@@ -56,7 +56,7 @@ def read_derived(item: SchemaProperty, kind: Type, place: YamlPath, is_top: bool
 
 
 def check_derived(fields: tuple[Field, ...], place_of: Callable[[str], YamlPath], problems: Problems) -> None:
-    """Check that records must have the fields of correlation ids."""
+    """Check that correlation ids are derived from fields that every record must have."""
     known = {field.name: field for field in fields}
     for field in fields:
         if not field.derived or not field.derived.field or field.derived.field in problems.broken:

@@ -18,7 +18,7 @@ _KEYS = list(Maintenance.model_fields)
 
 
 def read_maintenance(customs: Sequence[CustomProperty], problems: Problems) -> Maintenance:
-    """Read how the tables of a contract are maintained: as the settings say, if it has no such property."""
+    """Read the maintenance options of a contract; without the property, the settings apply."""
     for _, value, place in custom_values(customs, (), MAINTENANCE):
         if not isinstance(value, Mapping) or not value:
             problems.report(place, f"{MAINTENANCE}: expected keys and values, got {value!r}.", _EXAMPLE)

@@ -8,7 +8,7 @@ from lakeproof.contracts.read.source import YamlPath
 RESERVED = ("dedupe", "windows")  # names of modes in `consumer run`, which streams cannot have
 
 OTHER_TABLES = ("_attempts", "_removals", "_silver", "_conflicts", "_late")
-"""What follows the name of a stream in names of its other tables."""
+"""Suffixes of a stream's other tables: each follows the name of the stream."""
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*", re.IGNORECASE | re.ASCII)
 

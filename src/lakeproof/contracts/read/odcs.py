@@ -76,7 +76,7 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
-    """List, with lines, the requirements of a contract that are not checked here."""
+    """List the requirements of a contract that are not checked here, with their lines."""
     source = read_source(text, origin)
     found = []
     for place, span in source.keys.items():

@@ -51,7 +51,7 @@ class Problems:
             self.add(error)
 
     def read(self, function: Callable[P, FoundT], *arguments: P.args, **named: P.kwargs) -> FoundT | None:
-        """What a function returns; None if it raises a ContractError, which is collected."""
+        """Call a function and return its result; None if it raises a ContractError, which is collected."""
         with self.caught():
             return function(*arguments, **named)
         return None
@@ -78,7 +78,7 @@ def read_document(
 ) -> FoundT:
     """Read a YAML document, or raise the error that reports all problems in the order of the file.
 
-    `path` says for people where a place of the document is.
+    `path` describes a place of the document for the messages.
     """
     source = read_source(text, origin)
     problems = Problems()
@@ -117,7 +117,7 @@ def validated(
 
 
 def located_at(error: "ErrorDetails") -> YamlPath:
-    """The place of one of pydantic's errors."""
+    """Return the place of a pydantic error."""
     return tuple(step for step in error["loc"] if step != "[key]")
 
 

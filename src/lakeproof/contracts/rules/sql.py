@@ -1,7 +1,7 @@
 """Parse SQL over the fields of a record into typed expressions, for rules and measures.
 
-sqlglot parses it. Only the constructs listed below are accepted, on which engines agree; everything else is refused,
-above all what could reach outside of the record.
+sqlglot parses the SQL. Only the constructs listed below, on which engines agree, are accepted; everything else is
+refused, above all anything that could reach outside of the record.
 """
 
 import re

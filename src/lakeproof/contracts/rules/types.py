@@ -24,7 +24,7 @@ _MOMENTS = {PrimitiveType.TIMESTAMP: "2026-11-21T00:00:00Z", PrimitiveType.DATE:
 
 
 class RuleError(Exception):
-    """The SQL cannot be used; says why, and what to do."""
+    """Error for SQL that cannot be used, with the reason and a hint."""
 
     def __init__(self, message: str, hint: str = OUTSIDE) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ def _number(item: Expression, node: exp.Expr) -> Expression:
 
 
 def digits(item: Expression, node: exp.Expr) -> tuple[int, int]:
-    """Most digits of a number: total, and after the decimal point."""
+    """Return the maximum digits of a number: total, and after the decimal point."""
     kind = _number(item, node).kind
     if isinstance(item, Literal) and isinstance(item.value, int):
         return len(str(abs(item.value))), 0
@@ -147,10 +147,10 @@ def _fitting(kind: DecimalType, node: exp.Expr) -> DecimalType:
 
 
 def shown(node: exp.Expr) -> str:
-    """SQL for a message."""
+    """Format SQL for a message, shortened."""
     return cut(node.sql())
 
 
 def cut(text: str) -> str:
-    """Text for a message."""
+    """Shorten a text for a message."""
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
