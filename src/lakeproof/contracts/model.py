@@ -67,7 +67,7 @@ class Removable(StrEnum):
 
 @dataclass(frozen=True)
 class Retention:
-    """How long a stream keeps what its tables hold, too."""
+    """How long a stream keeps landed files, closed dead letters, conflicts and late rows."""
 
     landed: timedelta | None = None  # landed files; None, here and below, keeps them forever
     archive: str | None = None  # folder or address where landed files are copied before removal
