@@ -47,7 +47,7 @@ class InTopic:
 
 
 def forget_in_topic(kafka: KafkaSettings, name: str, condition: Condition, *, is_ours: bool) -> InTopic:
-    """Send a tombstone for each key whose newest message belongs to the person; other newest ones replace older ones."""
+    """Send a tombstone for each key whose newest message belongs to the person; other newest ones replace old ones."""
     topic, messages = Topic(kafka, name), 0
     is_compacted = topic.is_compacted()
     newest: dict[tuple[int, bytes], bool] = {}  # whether it is the person's, by partition and key
