@@ -165,7 +165,7 @@ def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], j
 def _executors(context: SparkContext) -> int:
     """Return the number of registered executors."""
     spark: Any = context._jsc.sc()
-    return len(spark.statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+    return len(spark.statusTracker().getExecutorInfos()) - 1  # the driver counts as one
 
 
 def _probe(context: SparkContext, python: str) -> dict[str, dict[str, str]]:

@@ -125,7 +125,7 @@ class Lineage:
         self._thread = Thread(target=self._run, name="lineage", daemon=True)
 
     def started(self, _running: Mapping[str, Running], _bulletin: Bulletin) -> None:
-        """Begin to send events."""
+        """Start sending events."""
         self._thread.start()
 
     def end(self, *, failed: bool) -> None:

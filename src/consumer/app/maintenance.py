@@ -122,7 +122,7 @@ class MaintenanceQuery(Query):
                 log.warning("retention failed", problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
-        """Return whether enough was committed since the last compaction, by any program, to make another worthwhile."""
+        """Return whether enough was committed since the last compaction, or our last one, to justify another."""
         found = self._growth(spark, name, own)
         return (
             found.commits >= own.after_commits or found.files >= own.after_files or found.bytes >= own.after_mib << 20

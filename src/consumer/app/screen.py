@@ -109,7 +109,7 @@ class Tally:
 
 @contextmanager
 def screen(*, available_now: bool) -> Iterator[None]:
-    """Show the progress of a run that takes what has landed on a terminal; at its end, the results."""
+    """On a terminal, show the progress of a run that takes what has landed, and its results at the end."""
     if not (available_now and sys.stderr.isatty()):
         yield
         return

@@ -199,7 +199,7 @@ def running_context() -> SparkContext | None:
 
 
 def pools_with(urgent: Sequence[str], weights: Mapping[str, int]) -> str:
-    """Return Spark's file of scheduler pools; the minimum share of urgent pools exceeds the number of cores."""
+    """Return Spark's file of scheduler pools; urgent pools get more cores than exist before other pools get one."""
     pools = {
         name: f"<schedulingMode>FIFO</schedulingMode><weight>{weight}</weight>" for name, weight in weights.items()
     }

@@ -20,7 +20,7 @@ from lakeproof.tables.names import MARKER, REBUILDING, REPLACED
 def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSession]) -> str:
     """Fill the tables of a layer again; return a line that describes the result.
 
-    The source may grow meanwhile: the next run of the consumer resumes from where this one ends.
+    The source may grow meanwhile: the next run of the consumer resumes from the end of the rebuild.
     """
     with lease(settings.state.database, layer.lease_name) as held:
         with catalog_errors():

@@ -37,7 +37,7 @@ class Envelope:
     """A landed batch, or why it could not be read."""
 
     value: bytes | None
-    """The bytes, decompressed if the name says that they are compressed; None if they are too many to be read."""
+    """The bytes, decompressed if the name marks them as compressed; None if they are too many, and stay there."""
     source: str  # name of the file below the landing folder, or ``topic/partition/offset``
     landed_at: datetime | None  # UTC; None for a message without a time that a table can have
     failure: tuple[str, str] | None = None

@@ -63,7 +63,7 @@ class Watch:
         self._stream = stream
         self._log = BreakerLog(settings.state.database, stream)
         self._recent: list[Taken] = []
-        self._read_over: timedelta | None = None  # length of time that `_recent` covers; None until it is read
+        self._read_over: timedelta | None = None  # length of time that `_recent` covers; None if it must be read
 
     def check(
         self,

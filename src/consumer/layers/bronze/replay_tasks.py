@@ -241,7 +241,7 @@ class _Work:
             if raw is None:
                 return None
             if len(raw) <= self._task.limits.record_bytes:
-                # The landed file may be missing when this replay is finished after a crash.
+                # The source may have lost the unit when this replay is finished after a crash.
                 outcome.raw = raw
         if transform is None or self._task.is_repeated:
             return raw or b""
@@ -416,7 +416,7 @@ class _Work:
         outcomes: dict[int, _Outcome],
         fates: dict[int, ReplayOutcome],
     ) -> pa.RecordBatch:
-        """Rows of ``dead_letters.<stream>_attempts``."""
+        """Return rows of ``dead_letters.<stream>_attempts``."""
         task, indexes = self._task, pa.array(taken, pa.int64())
         names = {tables.SOURCE: tables.SOURCE, tables.POSITION: tables.POSITION, tables.LETTER: tables.ATTEMPT}
         of_letters: dict[str, Any] = {name: letters.rows.column(column).take(indexes) for name, column in names.items()}

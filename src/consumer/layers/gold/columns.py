@@ -88,7 +88,7 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
 class _Ranked:
     """The values of a measure with an order, by rank: the least rank has the least order."""
 
-    ranks: Any  # of each row; null where the order is null
+    ranks: Any  # of each row; null if the order is null
     values: Any  # the value of each rank
 
     @staticmethod

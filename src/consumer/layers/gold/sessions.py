@@ -60,7 +60,7 @@ class Sessions:
         return merged(list(zip(self.starts.tolist(), (self.ends - gap + 1).tolist(), strict=True)))
 
     def start_spans(self, product: Product) -> list[Span]:
-        """Return the spans in which sessions that are part of them start, ascending and without overlaps."""
+        """Return the spans of the starts of sessions that they contain, ascending and without overlaps."""
         return self.spans(product)
 
 

@@ -21,7 +21,7 @@ from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
 
 _ROWS_PER_TASK = 2_000_000
-"""Rows that a task holds at once to aggregate them."""
+"""Rows that a task keeps in memory to aggregate them."""
 
 
 @dataclass(frozen=True)

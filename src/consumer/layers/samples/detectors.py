@@ -35,7 +35,7 @@ class Detects(ABC):
         """Process the next reading."""
 
     def end(self, until: int) -> Anomaly | None:  # noqa: ARG002 - mostly, nothing is pending
-        """End the readings before a time, in microseconds since 1970: no other one follows."""
+        """Process the end of the readings: no other one comes before a time, in microseconds since 1970."""
         return None
 
 
@@ -125,7 +125,7 @@ class Silent(Detects):
 
 
 def detectors(samples: Samples) -> list[Detects]:
-    """New detectors for a device, as a product declares them. The contract's range always applies."""
+    """Return new detectors for a device, as a product declares them. The contract's range always applies."""
     declared = samples.detectors
     found: list[Detects] = [OutOfRange(samples.minimum, samples.maximum)]
     if declared.rate_of_change:

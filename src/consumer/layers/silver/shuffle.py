@@ -45,7 +45,7 @@ class Survey:
 
 
 def parts_to_decide(spark: SparkSession, bronze: Scan) -> list[Scan]:
-    """The parts of bronze that tasks read to decide them, and again to write them."""
+    """Return the parts of bronze that tasks read to decide their rows, and again to write them."""
     return parts_of(spark, bronze, _ROWS_PER_PART)
 
 

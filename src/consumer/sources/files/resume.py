@@ -1,4 +1,4 @@
-"""Where a query resumes after a restart: checkpoint, landing log and tables must agree."""
+"""The position from which a query resumes after a restart: checkpoint, landing log and tables must agree."""
 
 from collections.abc import Iterator
 
