@@ -1,1 +1,1 @@
-"""Judges landed batches with Spark and appends them to bronze or to the dead letters, each record once."""
+"""Judges landed batches with Spark, and appends each record exactly once, to bronze or to the dead letters."""

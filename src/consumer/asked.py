@@ -1,4 +1,4 @@
-"""What a command is to fill, checked before Spark is imported, which takes a second."""
+"""The request of a command: what it fills, checked before Spark is imported, which takes a second."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ from lakeproof.topics import starting_files as starts_at
 from lakeproof.topics import time_with_zone, topic_name
 
 STREAM = "{stream}"
-"""What the name of a topic has in place of the name of the stream."""
+"""Placeholder for the name of the stream in the name of a topic."""
 
 
 class LayerName(StrEnum):
-    """How far a stream is taken."""
+    """The last layer that a stream fills."""
 
     BRONZE = "bronze"
     SILVER = "silver"
@@ -31,7 +31,7 @@ class LayerName(StrEnum):
 
 
 class DataSource(StrEnum):
-    """Where the batches of a stream are."""
+    """The place of a stream's batches."""
 
     LOCAL = "local"
     S3 = "s3"
@@ -40,7 +40,7 @@ class DataSource(StrEnum):
 
 @dataclass(frozen=True)
 class Period:
-    """Times of messages: from `since` to before `until`."""
+    """A period of message times: from `since` to before `until`."""
 
     since: datetime
     until: datetime
@@ -48,7 +48,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command is to fill; each layer picks its part."""
+    """The streams, data products and topics that a command fills; each layer picks its part."""
 
     settings: Settings
     contracts: Mapping[str, Contract] = field(default_factory=dict)  # by stream
@@ -60,7 +60,7 @@ class Asked:
 
 
 def asked_to_run(settings: Settings, streams: Sequence[str], to: LayerName | None) -> Asked:
-    """What a run of streams fills, up to a layer; None is every layer that the contracts and data products have."""
+    """Return what a run of streams fills, up to a layer; None means all layers of the contracts and data products."""
     # An invalid contract is reported before anything else.
     contracts = {stream: load_contract(settings.contracts, stream) for stream in streams}
     silver = [stream for stream in streams if _has_silver(contracts[stream], to)]
@@ -72,7 +72,7 @@ def asked_to_run(settings: Settings, streams: Sequence[str], to: LayerName | Non
 
 
 def asked_to_rebuild(settings: Settings, layer: LayerName, name: str) -> Asked:
-    """What a rebuild fills: silver of a stream, or a data product."""
+    """Return what a rebuild fills: silver of a stream, or a data product."""
     contract_of = partial(load_contract, settings.contracts)
     if layer is LayerName.SILVER:
         contract = contract_of(name)
@@ -91,7 +91,7 @@ def asked_to_rebuild(settings: Settings, layer: LayerName, name: str) -> Asked:
 
 
 def last_layer(text: str | None) -> LayerName | None:
-    """The layer of --to."""
+    """Return the layer of --to."""
     if text is None or text in list(LayerName):
         return LayerName(text) if text else None
     raise UsageError(
@@ -101,7 +101,7 @@ def last_layer(text: str | None) -> LayerName | None:
 
 
 def period_of(since: str, to: str | None, streams: Sequence[str], source: DataSource | None) -> Period:
-    """The range of --from and --to."""
+    """Return the period of --from and --to."""
     if source is not DataSource.KAFKA:
         raise UsageError("--from is only for Kafka.", "Add --data-source kafka, or leave out --from.")
     if len(set(streams)) > 1:
@@ -121,7 +121,7 @@ def period_of(since: str, to: str | None, streams: Sequence[str], source: DataSo
 def with_source(
     settings: Settings, data_source: DataSource | None, topic: str | None, streams: Sequence[str]
 ) -> Settings:
-    """The settings with the topic of the command line, which wins; they must fit the source of the batches."""
+    """Return the settings with the command line's topic, which takes precedence; check that they fit the source."""
     if data_source is not DataSource.KAFKA:
         if topic:
             raise UsageError("--topic is only for Kafka.", "Add --data-source kafka, or leave out --topic.")
@@ -144,7 +144,7 @@ def with_landing(
     starting_files: str | None,
     streams: Sequence[str],
 ) -> Settings:
-    """The settings with the address of the files, and where the first run begins, of the command line, which wins."""
+    """Return the settings with the command line's address of files and first start; these take precedence."""
     asked = {"--source": source, "--starting-files": starting_files}
     if data_source is DataSource.KAFKA:
         refuse_others(asked, "with --data-source kafka", "They are for files: see --topic for messages.")
@@ -166,7 +166,7 @@ def with_landing(
 
 
 def _check_scheme(settings: Settings, data_source: DataSource | None, streams: Sequence[str]) -> None:
-    """Check that files are where --data-source says."""
+    """Check that the landing zones match --data-source."""
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     for stream in streams:
         location = settings.landing.source or landing_of_contract(settings, stream).location
@@ -184,7 +184,7 @@ def _check_scheme(settings: Settings, data_source: DataSource | None, streams: S
 def with_sinks(
     settings: Settings, silver_topic: str | None, dead_letter_topic: str | None, streams: Sequence[str]
 ) -> Settings:
-    """The settings with the topics of the command line, which win."""
+    """Return the settings with the command line's topics, which take precedence."""
     asked = {"silver_topic": silver_topic, "dead_letter_topic": dead_letter_topic}
     sinks = settings.sinks.model_copy(update={name: topic for name, topic in asked.items() if topic})
     for option, topic in (("--silver-topic", sinks.silver_topic), ("--dead-letter-topic", sinks.dead_letter_topic)):
@@ -211,7 +211,7 @@ def _has_silver(contract: Contract, to: LayerName | None) -> bool:
 
 
 def _products(settings: Settings, streams: Sequence[str], to: LayerName | None) -> tuple[list[Product], list[Samples]]:
-    """The data products that read silver of these streams."""
+    """Return the data products that read silver of these streams."""
     if to not in (None, LayerName.GOLD) or not streams:
         return [], []
     contract_of = partial(load_contract, settings.contracts)

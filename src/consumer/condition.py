@@ -1,4 +1,4 @@
-"""A condition on dead letters, as an operator writes it: SQL in the dialect of DuckDB, like everything else here."""
+"""A condition on dead letters, as an operator writes it: SQL in DuckDB's dialect, like all SQL of the project."""
 
 import sqlglot
 from sqlglot import exp
@@ -19,7 +19,7 @@ COLUMNS = (
     "_ingested_at",
     "_contract_version",
 )
-"""Columns that a condition can name; of a topic also ``_key`` and ``_headers``."""
+"""Columns that a condition can use; for a topic also ``_key`` and ``_headers``."""
 
 _HINT = (
     "Write a condition as in SQL's WHERE, like \"list_contains(codes, 'wrong_type') AND _source LIKE '2026/11/%'\". "
@@ -28,12 +28,12 @@ _HINT = (
 
 
 def spark_condition(option: str, text: str) -> str:
-    """Translate a condition into SQL of Spark; refuse what is not one."""
+    """Translate a condition to Spark SQL; refuse text that is not a condition."""
     return _translated(option, text, "a condition", _HINT)
 
 
 def spark_expression(option: str, text: str) -> str:
-    """Translate an expression over ``raw`` into SQL of Spark."""
+    """Translate an expression over ``raw`` to Spark SQL."""
     return _translated(
         option, text, "an expression", "Write one over raw, like replace(raw, '\"qty\"', '\"quantity\"')."
     )

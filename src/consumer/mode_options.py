@@ -1,4 +1,4 @@
-"""An option of `consumer run` for each field of the modes' settings, made from the model that describes them."""
+"""Options of `consumer run` for the fields of the modes' settings, made from the model that describes them."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ _SHARED = {"topic"}  # an option of streams, too
 
 
 def with_mode_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets those that were used as `fields`, by the names of the fields."""
+    """Add these options to a command, which receives the given ones in `fields`, by name of the field."""
     options = _options()
 
     @functools.wraps(command)
@@ -29,12 +29,12 @@ def with_mode_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def option_of(field: str) -> str:
-    """The name of a field's option."""
+    """Return the name of a field's option."""
     return f"--{field.replace('_', '-')}"
 
 
 def _options() -> dict[str, inspect.Parameter]:
-    """Parameters of a command, by the names of the fields."""
+    """Return parameters of a command by name of the field."""
     found: dict[str, inspect.Parameter] = {}
     for mode in ModeName:
         for name, field in fields_of(mode).items():

@@ -1,7 +1,7 @@
-"""Hashes of rows by the native judge's package, if that is installed.
+"""Hashes of rows by the native judge's package, if it is installed.
 
-It makes the texts of :mod:`consumer.texts`, and the hashes of these, five times as fast. Without it, or where it fails,
-Python makes the same.
+It computes the texts of :mod:`consumer.texts` and their hashes five times as fast. Without it, or if it fails, Python
+computes the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from lakeproof.install.judges import judge_choice
 log = structlog.get_logger()
 
 Kind = Literal["row_hashes", "content_hashes"]
-# Form, rows, a byte for the validity of each row, buffers, children, their names, and the scale of decimals.
+# Form, number of rows, a byte per row for its validity, buffers, children, their names, and the scale of decimals.
 _Part = tuple[str, int, bytes | None, list[bytes], list[Any], list[bytes], int]
 
 
@@ -30,7 +30,7 @@ class _UnsupportedError(Exception):
 
 
 def native_hashes(kind: Kind, columns: Mapping[str, tuple[Any, Type | None]], rows: int) -> bytes | None:
-    """Hashes of rows, one after the other; None if Python has to make them.
+    """Return the concatenated hashes of rows; None if Python has to compute them.
 
     `columns` are those of :func:`consumer.texts.texts_of_fields`.
     """
@@ -45,14 +45,14 @@ def native_hashes(kind: Kind, columns: Mapping[str, tuple[Any, Type | None]], ro
         return hash_rows(("object", rows, None, [], children, names, 0))
     except _UnsupportedError:
         return None
-    except RuntimeError as error:  # it is to blame, and not the rows
+    except RuntimeError as error:  # an error of the native package, not of the rows
         log.warning("native_hashes_replaced", error=str(error))
         return None
 
 
 @cache
 def native_function(kind: Kind) -> Callable[[_Part], bytes] | None:
-    """The function that hashes rows, if the native judge is installed and has it."""
+    """Return the function that hashes rows, if the native judge is installed and has it."""
     if judge_choice().name != "native":
         return None
     return getattr(import_module("native_judge"), kind, None)
@@ -64,7 +64,7 @@ def _label(name: str) -> bytes:
 
 
 def _part(values: Any, declared: Type | None) -> _Part:
-    """Describe a column: its values without those of its parents that are not in it."""
+    """Describe a column, without values of parent arrays outside of its slice."""
     found = values.type
     if pa.types.is_dictionary(found):
         return _part(values.dictionary_decode(), declared)
@@ -124,19 +124,19 @@ def _described(
 
 
 def _fixed(values: Any, width: int) -> bytes:
-    """The values of a column, each of so many bytes."""
+    """Return the bytes of a column with values of `width` bytes."""
     return _slice(values.buffers()[1], values.offset * width, len(values) * width)
 
 
 def _entries(values: Any, *children: Any) -> tuple[bytes, list[Any]]:
-    """Where the lists of a column begin, and the part of their items that they have."""
+    """Return the offsets of a column's lists, and the part of the children with their items."""
     offsets: Any = values.offsets.to_numpy().astype(np.int64)
     first, end = int(offsets[0]), int(offsets[-1])
     return (offsets - first).tobytes(), [child.slice(first, end - first) for child in children]
 
 
 def _texts(values: Any, kind: Any) -> list[bytes]:
-    """Where the texts of a column begin, and the texts."""
+    """Return the offsets of a column's texts, and the texts."""
     _, buffer, data = values.buffers()
     offsets: Any = np.zeros(1, np.int64)
     if len(values):

@@ -1,8 +1,8 @@
-"""Hashes of the rows of a table, and of sets of them: what the ledger records of an append.
+"""Hashes of rows and of sets of rows, which the ledger records for each append.
 
-The hash of a row is the first 64 bits of MD5 of its text (:mod:`consumer.texts`): of all columns that are not null, by
-their first names. That of a set of rows is the sum of theirs: it depends on no order and no data file, and a row that
-is doubled changes it. ``reader.verify.tables.row_hash`` has the same in SQL, and shares no code with this.
+The hash of a row is the first 64 bits of the MD5 of its text (:mod:`consumer.texts`): of all non-null columns, by their
+first names. The hash of a set of rows is the sum of the row hashes: it does not depend on order or data files, and a
+duplicated row changes it. ``reader.verify.tables.row_hash`` computes the same in SQL, and shares no code with this.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from lakeproof.contracts import Field
 
 
 def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field] = ()) -> Any:
-    """Hash of each row as uint64, of a table with columns of its own, and maybe the fields of a contract."""
+    """Return the hash of each row as uint64; `fields` are the contract's, for tables that have them."""
     known = {name: field for field in fields for name in (field.name, *field.former_names)}
     columns: dict[str, Any] = {}
     for name, values in zip(rows.schema.names, rows.columns, strict=True):
@@ -34,7 +34,7 @@ def row_hashes(rows: pa.RecordBatch, fields: Iterable[Field] = ()) -> Any:
 
 
 def sums_by(keys: Any, hashes: Any) -> Counter[str]:
-    """Sum of the hashes of the rows with each key."""
+    """Return the sum of the row hashes by key."""
     encoded = keys.dictionary_encode()
     sums = np.zeros(len(encoded.dictionary), np.uint64)
     np.add.at(sums, encoded.indices.to_numpy(), hashes)
@@ -42,10 +42,10 @@ def sums_by(keys: Any, hashes: Any) -> Counter[str]:
 
 
 def sum_of(hashes: Any) -> int:
-    """Hash of a set of rows: the sum of their hashes, as a signed number of 64 bits."""
+    """Return the hash of a set of rows: the sum of their hashes, as a signed 64-bit number."""
     return signed(int(np.add.reduce(hashes, dtype=np.uint64)))
 
 
 def signed(value: int) -> int:
-    """A number modulo 2^64, as a signed one."""
+    """Return a number modulo 2^64 as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""Deal work to tasks, and pass their errors to the driver."""
+"""Distribute work to tasks, and pass their errors to the driver."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 
 def balanced(items: Iterable[ItemT], groups: int, cost: Callable[[ItemT], int]) -> list[list[ItemT]]:
-    """Deal items to at most so many groups of about the same cost: the most expensive first, each to the lightest."""
+    """Distribute items to at most `groups` groups of similar cost: the most expensive first, each to the lightest."""
     heap: list[tuple[int, int]] = [(0, index) for index in range(groups)]
     dealt: list[list[ItemT]] = [[] for _ in range(groups)]
     for item in sorted(items, key=cost, reverse=True):
@@ -29,22 +29,22 @@ def balanced(items: Iterable[ItemT], groups: int, cost: Callable[[ItemT], int]) 
 
 
 def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[ItemT], ResultT]) -> list[ResultT]:
-    """Let a task work on each item; return what they return, in the same order, or raise what one failed with."""
-    # An RDD, not a DataFrame: a task takes an item and gives a result, so there are no rows to plan, encode, decode.
+    """Process each item in a task; return the results in the same order, or raise the error of a task."""
+    # An RDD, not a DataFrame: a task maps an item to a result, so there are no rows to plan, encode and decode.
     return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect()) if items else []
 
 
 def dealt(rows: RowsT, numbers: Any) -> Iterator[tuple[int, RowsT]]:
-    """The rows with each number, in their order, for a shuffle by ``partitionBy(tasks, int)``."""
+    """Yield the rows with each number, in order, for a shuffle by ``partitionBy(tasks, int)``."""
     order: Any = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     for number in np.unique(ordered).tolist():
         begin, end = np.searchsorted(ordered, [number, number + 1])
-        yield number, rows.take(pa.array(order[begin:end]))  # a slice would be pickled with the rows of all
+        yield number, rows.take(pa.array(order[begin:end]))  # a slice would be pickled with all rows
 
 
 class _With:
-    """Something with other attributes."""
+    """A proxy for an object with some attributes replaced."""
 
     def __init__(self, whole: object, **own: object) -> None:
         self.__dict__.update(own, whole=whole)
@@ -54,7 +54,7 @@ class _With:
 
 
 def register_beside_driver(spark: SparkSession, source: type[DataSource], python: str | None) -> None:
-    """Register a Python data source, which Spark runs beside the driver: on a cluster, in another Python than tasks."""
+    """Register a Python data source that Spark runs beside the driver: on a cluster, in another Python than tasks."""
     if python is None:
         spark.dataSource.register(source)
         return
@@ -63,7 +63,7 @@ def register_beside_driver(spark: SparkSession, source: type[DataSource], python
 
 
 def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:
-    """Return the errors of some work: an exception would reach the driver as the text of a stack trace."""
+    """Wrap `work` to return errors: an exception would reach the driver as the text of a stack trace."""
 
     def attempt(item: ItemT) -> ResultT | LakeproofError:
         try:
@@ -75,7 +75,7 @@ def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | L
 
 
 def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:
-    """Return what was attempted; raise the error of what failed."""
+    """Return the results of :func:`attempted` work; raise the first error."""
     found = []
     for result in results:
         if isinstance(result, LakeproofError):

@@ -1,7 +1,7 @@
-"""Texts of values, such that two values are equal if and only if their texts are.
+"""Texts of values: two values are equal if and only if their texts are equal.
 
-A text is a sequence of netstrings: the length of a value, a colon, the value. So no value can be taken for another one
-beside it. Fields of an object that are null are left out: a new field does not change the content of older rows.
+A text is a sequence of netstrings: the length of a value, a colon, the value. So adjacent values cannot be confused.
+Null fields of an object are left out: a new field does not change the content of older rows.
 
 The native judge makes the same texts (``src/native-judge/src/texts.rs``), and ``reader.verify.tables.row_hash`` in SQL.
 """
@@ -21,14 +21,14 @@ _COLON, _NOTHING, _NULL = (pa.scalar(text, _BYTES) for text in (b":", b"", b"-")
 
 
 def texts_of(columns: Iterable[Any]) -> Any:
-    """Text of each row of some columns; of values alone, whatever the names of the columns."""
+    """Return the text of each row of columns, from values only: names of columns have no effect."""
     return pc.binary_join_element_wise(*(_or_null(_framed(_text(each, None))) for each in columns), _NOTHING)
 
 
 def texts_of_fields(columns: Mapping[str, tuple[Any, Type | None]]) -> Any:
-    """Text of the fields of each row that are not null, with their names.
+    """Return the text of each row's non-null fields, with their names.
 
-    `columns` has values, and the types of those that may have objects that were renamed, by the names in the text.
+    `columns` maps names in the text to values, and to the types of values that may have objects with renamed fields.
     """
     parts = [_named(name, _framed(_text(values, kind))) for name, (values, kind) in columns.items()]
     return pc.binary_join_element_wise(*parts, _NOTHING)
@@ -41,13 +41,13 @@ def _named(name: str, texts: Any) -> Any:
 
 
 def _framed(texts: Any) -> Any:
-    """Each text with its length before it; null stays null."""
+    """Prefix each text with its length; null stays null."""
     lengths = _bytes_of(pc.binary_length(texts))
     return pc.binary_join_element_wise(lengths, texts, _COLON)
 
 
 def _text(values: Any, kind: Type | None) -> Any:
-    """Text of each value; null for null."""
+    """Return the text of each value; null for null."""
     found = values.type
     if pa.types.is_dictionary(found):
         return _text(values.dictionary_decode(), kind)
@@ -59,12 +59,12 @@ def _text(values: Any, kind: Type | None) -> Any:
         items = _or_null(_framed(_text(pc.list_flatten(values), kind.item if isinstance(kind, ListType) else None)))
         return _joined(items, values)
     if pa.types.is_floating(found):
-        # Widened as its column may be; 0.0 for -0.0. As bits: the text of a number takes longer.
+        # Widened, since its column may be widened; 0.0 for -0.0. As bits: formatting a number takes longer.
         return _bytes_of(pc.add(values.cast(pa.float64()), 0.0).view(pa.int64()))
     if pa.types.is_temporal(found):
         return _bytes_of(values.cast(pa.int32() if pa.types.is_date32(found) else pa.int64()))
     if _is_bytes(found):
-        # As digits: SQL has no texts that are not UTF-8. No field of a contract is binary.
+        # As hex digits: SQL texts must be UTF-8. No field of a contract is binary.
         return pa.array([value and value.hex().upper().encode() for value in values.to_pylist()], _BYTES)
     return values.cast(_BYTES) if _is_text(found) else _bytes_of(values)
 
@@ -80,7 +80,7 @@ def _text_of_objects(values: Any, fields: tuple[Field, ...]) -> Any:
 
 
 def _text_of_maps(values: Any, kind: Type | None) -> Any:
-    """Text of the entries in the order of their keys."""
+    """Return the text of each map's entries in the order of their keys."""
     listed = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     entries = pc.list_flatten(listed)
     names, inner = entries.flatten()
@@ -96,7 +96,7 @@ def _text_of_maps(values: Any, kind: Type | None) -> Any:
 
 
 def _are_sorted(parents: Any, texts: Any) -> bool:
-    """Whether the texts of each parent ascend; mostly, all objects have their keys in one order."""
+    """Return whether the texts of each parent ascend; usually, all objects have their keys in the same order."""
     if len(texts) < 2:
         return True
     same = pc.equal(parents[1:], parents[:-1])
@@ -105,7 +105,7 @@ def _are_sorted(parents: Any, texts: Any) -> bool:
 
 
 def _joined(texts: Any, lists: Any) -> Any:
-    """Texts of the items of lists as a text for each list; null for null."""
+    """Join the texts of items to a text for each list; null for null."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     whole = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), texts)

@@ -1,4 +1,4 @@
-"""The queries from a topic to the topic of alerts: independent of all tables, and of what the other queries do."""
+"""The queries from a topic to the topic of alerts: independent of all tables and of the other queries."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from lakeproof.topics import starting_offsets
 
 log = structlog.get_logger()
 
-# A checkpoint takes a part of a second, in which alerts wait.
+# A checkpoint takes a fraction of a second, during which alerts wait.
 _CHECKPOINT_EVERY = "2 minutes"
 _MICRO_BATCH_EVERY = "500 milliseconds"
 _OTHERS_EVERY = "2 seconds"
@@ -38,8 +38,8 @@ _EARLIEST = -2  # the offset, as Spark writes it
 class AlertsQuery(Query):
     """The alerts of a product of samples.
 
-    Two queries of Spark read the topic: one takes plain messages, in real time if that is asked for, and the other
-    judges all others. Each has a checkpoint of its own, and sends what it has sent since then again after a crash.
+    Two queries of Spark read the topic: one takes plain messages, in real time if requested, and the other judges all
+    others. Each has its own checkpoint, and after a crash repeats the alerts that it has sent since then.
     """
 
     spark_settings: Mapping[str, str] = {"spark.sql.redaction.options.regex": "(?i)url|jaas|password|keystore"}
@@ -66,26 +66,26 @@ class AlertsQuery(Query):
 
     @property
     def micro_batches(self) -> int:  # type: ignore[override]  # nobody sets it
-        """How many micro-batches of the topic it has finished, in real time one every two minutes."""
+        """Number of finished micro-batches of the topic, in real time one every two minutes."""
         done = [query.lastProgress for query in self._running]
         return sum(int(progress["batchId"]) + 1 for progress in done if progress)
 
     @property
     def slots(self) -> int:
-        """How many cores of Spark it has beside those of other queries: one for each partition of the topic."""
-        # In real time, it holds them all the time; in micro-batches, it need not wait for a task of another query.
+        """Number of Spark cores in addition to those of other queries: one for each partition of the topic."""
+        # In real time, the query holds its cores all the time; in micro-batches, it never waits for other queries.
         if self._trigger.available_now:
             return 0
         return len(Topic(self._settings.kafka, self._topic).identity()[1])
 
     def prepare(self) -> None:
-        """Make the topic of alerts if it is missing."""
+        """Create the topic of alerts if it is missing."""
         asked = TopicSpec.of(self._alerts.topic, self._settings.topics)
         for found in create_topics(client_properties(self._settings.kafka), [asked]):
             log.info("topic differs", topic=found.topic, what=found.what, expected=found.expected, found=found.found)
 
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Nothing to do: Spark's checkpoints say where to go on."""
+        """Do nothing: Spark's checkpoints record where to resume."""
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> SparkQueries:  # noqa: ARG002 - ended by its end
         """Start both queries."""
@@ -102,7 +102,7 @@ class AlertsQuery(Query):
         return SparkQueries(self._running, end_themselves=True, can_be_cut=True)
 
     def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
-        """Start a query that looks for messages every so often; None for each message as it comes."""
+        """Start a query that looks for messages at an interval; None for each message as it arrives."""
         writer = alerts.writeStream.queryName(name).format("kafka").options(**spark_options(self._settings.kafka))
         writer = writer.option("topic", self._alerts.topic).outputMode("update")
         writer = writer.option("checkpointLocation", checkpoint_folder(self._settings, name))
@@ -115,7 +115,7 @@ class AlertsQuery(Query):
         return writer.start()
 
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed."""
+        """Return the reason for a failure."""
         try:
             Topic(self._settings.kafka, self._topic).identity()
         except LakeproofError as away:
@@ -124,9 +124,9 @@ class AlertsQuery(Query):
 
 
 def _messages(spark: SparkSession, kafka: KafkaSettings, topic: str) -> DataFrame:
-    """The messages of a topic, from where the first run of a stream begins."""
+    """Return the messages of a topic, from the position where the first run of a stream begins."""
     options = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
-    # The query to bronze reports what retention has removed.
+    # The query to bronze reports messages that retention has removed.
     options["failOnDataLoss"] = "false"
     start = starting_offsets(kafka.starting_offsets)
     if isinstance(start, str):

@@ -1,4 +1,4 @@
-"""One application: any number of queries in one Spark session, with one owner of signals and of the end."""
+"""An application: any number of queries in one Spark session, with one place that handles signals and the end."""
 
 import shutil
 import tempfile
@@ -27,54 +27,54 @@ from lakeproof.state.lease import Lease, LeaseHeldError, lease
 log = structlog.get_logger()
 
 STOPPING = "stopping: finishing the micro-batch"
-"""What is logged at a signal."""
+"""Log event for a signal."""
 _POLL_SECONDS = 0.2
 _IDLE_POLL_SECONDS = 0.05
 
 
 class Query(ABC):
-    """What the application runs."""
+    """A query that the application runs."""
 
     name: str
     """Name of the query, of its checkpoint, its scheduler pool and its markers."""
     lease_name: str
-    """Name of the lease that keeps a second consumer from running it."""
+    """Name of the lease that prevents a second consumer from running the query."""
     follows: str | None = None
-    """Name of the query whose tables it reads."""
+    """Name of the query whose tables this query reads."""
     weight: int = 10
-    """Its share of the cores, beside those of the other queries."""
+    """Share of the cores, relative to the other queries."""
     spark_settings: Mapping[str, str] = {}
-    """Settings of Spark's session for this query alone."""
+    """Settings of Spark's session for this query only."""
     micro_batches: int = 0
-    """How many micro-batches it has finished."""
+    """Number of finished micro-batches."""
     retries: int = 0
-    """How often it tried again, because a server was unavailable."""
+    """Number of retries because a server was unavailable."""
     reads: Sequence[str] = ()
-    """Tables that it reads, and URIs: of a folder, or `kafka:` and a topic."""
+    """Inputs: tables, and URIs of a folder, or `kafka:` and a topic."""
     writes: Sequence[str] = ()
-    """What it fills, in the same form."""
+    """Outputs, in the same form."""
     paused: PausedError | None = None
-    """Why it takes nothing more, though it did not fail: the queries that follow it go on to their end."""
+    """Why the query processes nothing more, though it did not fail: queries that follow it run to their end."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make what is missing, without Spark. Called beside the start of the session, within a thread."""
+        """Create what is missing, without Spark. Called in a thread while the session starts."""
 
     @abstractmethod
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Finish what an earlier run began, and find where to go on."""
+        """Finish the work of an interrupted run, and find where to resume."""
 
     @abstractmethod
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
-        """Start it."""
+        """Start the query."""
 
     @abstractmethod
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed."""
+        """Return the reason for a failure."""
 
 
 Started = Callable[[Mapping[str, Running], Bulletin], None]
-"""What is called when all queries of an application have been started."""
+"""A callback for when all queries of an application have been started."""
 
 
 def run_queries(
@@ -87,8 +87,8 @@ def run_queries(
 ) -> None:
     """Run queries until they are done, or until SIGINT or SIGTERM: then finish their micro-batches, and return.
 
-    Each has its own lease, its own FAIR scheduler pool and its own settings. When one fails, the others finish the
-    micro-batch that they are in, and end.
+    Each query has its own lease, FAIR scheduler pool and settings. When a query fails, the others finish their current
+    micro-batch, and end.
     """
     with ExitStack() as leases:
         held = [leases.enter_context(lease(settings.state.database, query.lease_name)) for query in queries]
@@ -112,7 +112,7 @@ def _prepare(settings: Settings, queries: Sequence[Query]) -> None:
 
 @contextmanager
 def _noting_failure(settings: Settings, query: Query) -> Iterator[None]:
-    """Raise what Spark fails with as the query explains it, and leave it for `consumer status`."""
+    """Raise an error of Spark as explained by the query, and record it for `consumer status`."""
     try:
         try:
             yield
@@ -124,8 +124,8 @@ def _noting_failure(settings: Settings, query: Query) -> Iterator[None]:
 
 
 def _note_failure(settings: Settings, query: Query, error: LakeproofError) -> None:
-    """Leave the error of a query for `consumer status`."""
-    with suppress(UnavailableError):  # then that is not what the user has to hear of
+    """Record the error of a query for `consumer status`."""
+    with suppress(UnavailableError):  # the error of the query is what the user has to see
         record_failure(settings.state.database, query.lease_name, error)
 
 
@@ -174,7 +174,7 @@ def _run(
 
 
 def _drain_followers(settings: Settings, running: Mapping[str, Running], queries: Sequence[Query], paused: str) -> None:
-    """Let what follows a paused query take what that one has committed."""
+    """Let the queries that follow a paused query process its commits."""
     drained = {paused}
     for query in queries:
         if query.follows and query.follows in drained:
@@ -186,7 +186,7 @@ def _drain_followers(settings: Settings, running: Mapping[str, Running], queries
 
 
 def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
-    """Start a query in a pool of its own. It takes a copy of the session's settings, which are then put back."""
+    """Start a query in its own pool. It copies the session's settings, which are then restored."""
     before = {name: spark.conf.get(name, None) for name in query.spark_settings}
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     try:
@@ -200,14 +200,14 @@ def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
 
 
 def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str | None], stop_file: Path) -> str | None:
-    """Wait until each has taken what is there; return the name of the first one that failed."""
+    """Wait until each query has processed all available data; return the name of the first query that failed."""
     draining: dict[str, Future[None]] = {}
 
     def drain(name: str) -> None:
         before = draining.get(follows[name] or "")
-        if before:  # it has nothing more to add to what this one follows
+        if before:  # afterwards, the followed query adds nothing more
             before.result()
-        # With a source that has nothing more to give, this returns once all is committed.
+        # With an exhausted source, this returns once all is committed.
         running[name].drain()
 
     with ThreadPoolExecutor(len(running)) as pool:
@@ -216,16 +216,16 @@ def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str |
         done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
         failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
         if failed:
-            stop_file.touch()  # the others are waited for, and take nothing more
+            stop_file.touch()  # the other queries are waited for, and process nothing more
     return failed
 
 
 def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | None:
-    """Wait for a signal, or for a query to fail, whose name is returned."""
+    """Wait for a signal, or for a query to fail; return the name of that query."""
     while not stop_file.exists():
         time.sleep(_POLL_SECONDS)
         ended = next((name for name, query in running.items() if query.has_ended), None)
-        # One that declines a micro-batch ends by itself, maybe before this loop has seen the stop file.
+        # A query that declines a micro-batch ends by itself, maybe before this loop has seen the stop file.
         if ended and not stop_file.exists():
             return ended
     _wait_until_idle(running)
@@ -233,7 +233,7 @@ def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | 
 
 
 def _wait_until_idle(running: Mapping[str, Running]) -> None:
-    # The sources begin no micro-batch any more: only one that has begun is worth waiting for, not the next trigger.
+    # The sources start no more micro-batches: only a running micro-batch is worth waiting for, not the next trigger.
     while any(not query.has_ended and query.is_busy for query in running.values()):
         time.sleep(_IDLE_POLL_SECONDS)
 
@@ -241,10 +241,10 @@ def _wait_until_idle(running: Mapping[str, Running]) -> None:
 def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) -> LakeproofError:
     try:
         held.check()
-    except LeaseHeldError as taken_over:  # two have run at once: whatever it failed with comes from that
+    except LeaseHeldError as taken_over:  # two consumers ran at once, which explains any other failure
         return taken_over
     except UnavailableError:
-        pass  # what the query says of its failure names the database, too
+        pass  # the query's own error names the database, too
     noted = bulletin.noted(query.name)
     if noted:
         return noted
@@ -252,7 +252,7 @@ def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) ->
 
 
 def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:
-    """The error, with the name of its query where there are several."""
+    """Add the name of the query to an error if there are several queries."""
     if queries > 1:
         error.message = f"{query.name}: {error.message}"
     return error

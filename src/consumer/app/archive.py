@@ -19,11 +19,11 @@ from consumer.layers.registry import layers_of
 from lakeproof.settings import Settings, settings_of
 
 STREAM = "events"
-"""The stream of the template of a project, which every installation has."""
+"""The stream of the project template, which every installation has."""
 
 
 def archive_classes(settings: Settings) -> Path:
-    """Run a good and a bad record through a temporary lake, and archive what the JVM loaded, for later sessions."""
+    """Run a good and a bad record through a temporary lake, and archive the loaded JVM classes for later sessions."""
     archive = class_archive(settings)
     part = archive.with_suffix(".part")
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def archive_classes(settings: Settings) -> Path:
 
 
 def lake_of_template(home: Path, settings: Settings) -> Settings:
-    """An embedded lake in `home` with the template's contract and product, whatever the environment says."""
+    """Return settings of an embedded lake in `home` with the template's files, regardless of the environment."""
     template = files("lakeproof.install") / "template"
     return settings_of(
         {
@@ -60,7 +60,7 @@ def lake_of_template(home: Path, settings: Settings) -> Settings:
 
 
 def good_record() -> dict[str, object]:
-    """A record that meets the template's contract."""
+    """Return a record that meets the template's contract."""
     now = datetime.now(UTC).isoformat()
     return {
         "user_id": "u", "event_id": "e", "event_timestamp": now, "event_type": "purchase", "product_id": "p",

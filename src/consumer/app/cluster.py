@@ -1,4 +1,4 @@
-"""What a session on a cluster begins with: a JVM that spark-submit has started, executors, and their Python."""
+"""Start of a session on a cluster: a JVM started by spark-submit, executors, and their Python."""
 
 import json
 import os
@@ -23,9 +23,9 @@ from lakeproof.settings import Settings, load_settings, secrets_of
 log = structlog.get_logger()
 
 _SAME = ("lakeproof", "lakeproof-native-judge", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
-"""Packages that read what the driver has pickled, or that write and hash rows: a version for all of them."""
+"""Packages that read pickles of the driver, or write and hash rows: they need the same version everywhere."""
 _ANY = ("boto3", "confluent-kafka", "numpy", "pydantic", "structlog")
-"""Packages of which tasks need some version."""
+"""Packages that tasks need in any version."""
 _JUDGE = "lakeproof-native-judge"
 _MISSING = "missing"
 _PROBE = f"""
@@ -44,13 +44,13 @@ _NO_PROGRAM = re.compile(r"Cannot run program .*")
 _WAIT_SECONDS = 120.0
 _OF_JARS = "org.apache.iceberg.spark.SparkCatalog"
 _SUBMITTED = {"spark.master": "master", "spark.driver.memory": "driver_memory"}
-"""What spark-submit says, and a setting may say otherwise."""
+"""Properties of spark-submit that a setting may contradict."""
 
 _IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
 
 def submitted_gateway() -> JavaGateway | None:
-    """The gateway to the JVM of the spark-submit that has started this program; None if none has."""
+    """Return the gateway to the JVM of the spark-submit that started this program; None without spark-submit."""
     if not is_submitted():
         return None
     gateway: JavaGateway = SparkContext._gateway or launch_gateway()  # type: ignore[no-untyped-call]
@@ -58,14 +58,14 @@ def submitted_gateway() -> JavaGateway | None:
 
 
 def java_property(gateway: JavaGateway, name: str) -> str | None:
-    """A property of the JVM: Spark's, of its command line and its files."""
+    """Return a property of the JVM: Spark's properties come from its command line and its files."""
     found: str | None = getattr(gateway.jvm, "java.lang.System").getProperty(name)
     return found
 
 
 def check_deploy_mode(property_of: Callable[[str], str | None]) -> None:
-    """Refuse a driver that spark-submit has started on another machine, where contracts and settings are not."""
-    # On Kubernetes, the driver's pod is in client mode again, with a mark.
+    """Refuse a driver that spark-submit has started on another machine, which lacks contracts and settings."""
+    # On Kubernetes, the driver's pod is in client mode again, but with this property.
     if property_of("spark.submit.deployMode") == "cluster" or property_of("spark.kubernetes.submitInDriver") == "true":
         raise UsageError(
             "spark-submit was given --deploy-mode cluster, but lakeproof runs in client mode only.",
@@ -75,7 +75,7 @@ def check_deploy_mode(property_of: Callable[[str], str | None]) -> None:
 
 
 def check_image(master: str, property_of: Callable[[str], str | None]) -> None:
-    """Refuse Kubernetes without an image for executors: Spark would go on trying to make pods without one."""
+    """Refuse Kubernetes without an image for executors: Spark would keep trying to create pods without an image."""
     if master.startswith("k8s://") and not any(property_of(name) for name in _IMAGES):
         raise UsageError(
             f"Spark's properties have no {_IMAGES[0]}, which executors on Kubernetes are started from.",
@@ -84,7 +84,7 @@ def check_image(master: str, property_of: Callable[[str], str | None]) -> None:
 
 
 def adopt_submitted() -> None:
-    """Make what spark-submit says our settings; refuse what contradicts it, and a JVM that lacks what is fixed."""
+    """Adopt properties of spark-submit as settings; refuse contradictions, and a JVM without our secrets or jars."""
     gateway = submitted_gateway()
     if gateway is None:
         return
@@ -113,8 +113,8 @@ def adopt_submitted() -> None:
 
 
 def check_executors(context: SparkContext, settings: Settings) -> None:
-    """Wait for the executors that were asked for, and refuse a Python of theirs that is not like ours."""
-    # By Spark's properties: spark-submit may say it as well.
+    """Wait for the requested executors, and refuse a Python of theirs that differs from the driver's."""
+    # From Spark's properties: spark-submit may set it as well.
     wanted = int(context.getConf().get("spark.executor.instances") or 1)
     if context.getConf().get("spark.dynamicAllocation.enabled") != "true":
         deadline = time.monotonic() + _WAIT_SECONDS
@@ -145,7 +145,7 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
 
 
 def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], judge: str) -> LakeproofError | None:
-    """The error for packages of an executor that are not like the driver's; a missing native judge is a warning."""
+    """Return an error if an executor's packages differ from the driver's; a missing native judge is a warning."""
     wrong = {name: theirs[name] for name in ("Python", *_SAME) if theirs[name] != ours[name]}
     wrong |= {name: _MISSING for name in _ANY if theirs[name] == _MISSING}
     if judge != "native" and _MISSING in (wrong.get(_JUDGE), ours[_JUDGE]):
@@ -163,13 +163,13 @@ def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], j
 
 
 def _executors(context: SparkContext) -> int:
-    """How many executors have registered."""
+    """Return the number of registered executors."""
     spark: Any = context._jsc.sc()
-    return len(spark.statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+    return len(spark.statusTracker().getExecutorInfos()) - 1  # the driver counts as one
 
 
 def _probe(context: SparkContext, python: str) -> dict[str, dict[str, str]]:
-    """Versions of Python and packages by the machines of executors, found without Spark's workers in Python."""
+    """Return the versions of Python and packages on each executor's machine, without use of Spark's Python workers."""
     cores = context.defaultParallelism
     java: Any = context._jsc
     lines = java.parallelize(list(range(cores)), cores).pipe([python, "-c", _PROBE]).collect()

@@ -1,8 +1,8 @@
 """Erasure: a person is removed from all tables of a stream, from its landed files and from all snapshots.
 
-The account is written first, so that whatever is interrupted is known, and finished by the same command. Then rows go
-from bronze and the dead letters, what follows is filled again, landed files, snapshots and folders are removed, and all
-that is left is searched. Only then the erasure is complete.
+The account is written first, so that an interrupted erasure is known, and finished by the same command. Then rows are
+removed from bronze and the dead letters, later tables are filled again, landed files, snapshots and folders are
+removed, and all remaining files are searched. Only then is the erasure complete.
 """
 
 import json
@@ -64,10 +64,10 @@ from lakeproof.wording import count_of
 log = structlog.get_logger()
 
 INCOMPLETE = 6
-"""Exit code of an erasure that something keeps from being complete."""
+"""Exit code of an incomplete erasure."""
 _QUERY = "erasure"
 _KEPT_BY_PROPERTY = "its snapshots stay, since its property gc.enabled is false. Set it to true."
-_AT_ONCE = 4  # files that are searched
+_AT_ONCE = 4  # files that are searched in parallel
 _TOPIC = "kafka:"
 _METADATA = ".metadata.json"
 _KEY_OF = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}"}
@@ -75,7 +75,7 @@ _KEY_OF = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}"}
 
 @dataclass
 class Erased:
-    """What an erasure did to a stream, or would do: its certificate."""
+    """The result of an erasure of a stream, or of its dry run: the certificate."""
 
     stream: str
     request: str | None
@@ -86,30 +86,30 @@ class Erased:
     earlier: list[str] = field(default_factory=list)
     """Ids of earlier erasures with this condition."""
     rows: dict[str, int] = field(default_factory=dict)
-    """How many rows were removed, by table."""
+    """Number of removed rows, by table."""
     batches: int = 0
-    """How many of the dead letters are whole batches, which may have records of others, too."""
+    """Number of dead letters that are whole batches, which may also have records of other people."""
     snapshots: dict[str, dict[str, int | None]] = field(default_factory=dict)
     """Current snapshot of each table before and after."""
     rebuilt: list[str] = field(default_factory=list)
     """Tables that were filled again from bronze or silver."""
     landed_files: int = 0
-    """Landed files that were removed."""
+    """Number of removed landed files."""
     archived_files: int = 0
     published_files: int = 0
-    """Parquet files of sinks that were removed, and written again from what was filled again."""
+    """Number of Parquet files of sinks that were removed, and written again from the rebuilt tables."""
     topics: dict[str, InTopic] = field(default_factory=dict)
-    """What the topics of sinks, and the one that the stream reads, have of it."""
+    """Matches in the topics of sinks and in the topic that the stream reads."""
     folders: list[str] = field(default_factory=list)
     """Folders of replaced tables that were removed."""
     searched: dict[str, int] = field(default_factory=dict)
-    """How many files were searched, by place, in which nothing was found."""
+    """Number of files that were searched without a match, by place."""
     found_in: list[str] = field(default_factory=list)
-    """Files that still have what was looked for."""
+    """Files that still match the condition."""
     remains: list[str] = field(default_factory=list)
-    """What keeps the erasure from being complete, and what ends it."""
+    """What prevents the erasure from being complete, and how to resolve it."""
     elsewhere: list[str] = field(default_factory=list)
-    """Where copies may be that are not of this lake, and what takes them."""
+    """Places outside this lake that may have copies, and how these disappear."""
 
     @property
     def is_complete(self) -> bool:
@@ -127,7 +127,7 @@ def erase(
     keep_landed: bool = False,
     in_source: bool = False,
 ) -> Erased:
-    """Remove what belongs to a person from the tables and files of a stream, whose consumer is stopped."""
+    """Remove a person's data from the tables and files of a stream whose consumer is stopped."""
     key = settings.erasure.key
     if key is None and not dry_run:
         raise UsageError(
@@ -151,7 +151,7 @@ class _Erasure:
         self._names: StreamTables = stream_tables(stream)
         self._catalog: Catalog = open_catalog(settings)
         self._start = start
-        self._clean: set[tuple[str, str]] = set()  # files that were searched, by their tags
+        self._clean: set[tuple[str, str]] = set()  # files that were searched without a match, by URI and tag
         packages = ("lakeproof", "pyiceberg", "pyspark")
         self._done = Erased(stream, None, None, datetime.now(UTC), {each: version(each) for each in packages})
 
@@ -162,7 +162,7 @@ class _Erasure:
                 raise UsageError(f"{self._stream} has no tables yet.", f"Run `consumer run {self._stream}` first.")
             found = standing(self._catalog, names, bronze_query(self._stream), lambda _: True)
         if (found.unfinished or found.is_replaying) and not dry_run:
-            # What it finishes is what the tables have of it: an erased row would be missing in the ledger.
+            # An interrupted run is finished from the rows in the tables: an erased row would be missing in the ledger.
             raise UsageError(
                 f"The last run of {self._stream}, or a replay, was interrupted: the ledger lacks what it has begun.",
                 f"Run `consumer run {self._stream} --available-now` first, then this again.",
@@ -186,7 +186,7 @@ class _Erasure:
             return done
         if not matches and not unfinished:
             self._remove_landed(set(), keep_landed, in_source)
-            if self._is_in({*astuple(names)}):  # older snapshots have rows that have expired
+            if self._is_in({*astuple(names)}):  # older snapshots have expired rows
                 self._forget(spark, {names.attempts})
             self._forget_in_topics(in_source=in_source)
             self._search(keep_landed=keep_landed)
@@ -254,7 +254,7 @@ class _Erasure:
             return
         asked = asked_to_run(settings, [self._stream], None)
         with catalog_errors():
-            # Silver first, then what follows it: the order of the layers.
+            # Silver first, then the layers that follow it: the order of the layers.
             layers = [each for each in layers_of(asked) if each.tables and exists(catalog, each)]
         if not any(silver_tables(self._stream).kept in each.tables for each in layers):
             return
@@ -274,15 +274,15 @@ class _Erasure:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _forget_examples(self, places: Container[tuple[str, int]]) -> None:
-        """Remove examples of bad units, which the breaker has noted."""
+        """Remove examples of bad units that the breaker has noted."""
         BreakerLog(self._settings.state.database, self._stream).forget_examples(
             lambda each: (each["source"], each["position"]) in places or self._condition.is_in_values(each.items())
         )
 
     def _remove_landed(self, sources: set[str], keep_landed: bool, in_source: bool) -> None:
-        """Remove landed files that have what was erased, as retention does, or say why they stay.
+        """Remove landed files with erased data, as retention does, or note why they are kept.
 
-        Beside those of rows, these are files with values that the contract discards: no table has them.
+        These are the files of erased rows, and files with values that the contract discards: no table has them.
         """
         settings, done = self._settings, self._done
         if recorded_topic(self._ledger_properties()):
@@ -292,7 +292,7 @@ class _Erasure:
             found = {archive.name_of(uri) for uri in self._with_it(archive.storage.read, archive.storage.list())}
             done.archived_files = remove_files(archive, sources | found)
         if keep_landed or (zone.is_own and not in_source):
-            return  # the search names them
+            return  # the search reports them
         found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, (file for _, file in zone.list()))}
         if not sources | found:
             return
@@ -303,7 +303,7 @@ class _Erasure:
             done.remains.append(f"{count_of(count, 'landed file')} could not be removed: {why}.{hint}")
 
     def _zones(self) -> tuple[LandingZone, LandingZone | None]:
-        """Where files land, and where the contract archives them."""
+        """Return the landing zone, and the archive of the contract."""
         zone = landing_zone(self._settings, self._stream, self._ledger_properties())
         retention = self._contract.retention
         return zone, archive_of(self._settings, self._stream, retention.archive if retention else None)
@@ -315,7 +315,7 @@ class _Erasure:
             existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
             folders = folders_of(settings, self._catalog)
         shared = sharing(folders)
-        # What follows bronze was filled again, and the ledgers have no values.
+        # The tables behind bronze were filled again, and the ledgers have no values.
         for name in (self._names.bronze, self._names.dead_letters, self._names.attempts):
             if name not in existing or (name == self._names.attempts and name not in entries):
                 continue
@@ -324,7 +324,7 @@ class _Erasure:
             except (Py4JError, PySparkException) as error:
                 done.remains.append(f"{name}: its snapshots could not be expired: {first_cause(error)}")
         with catalog_errors():
-            own = {*astuple(self._names)}  # which no rebuild replaces
+            own = {*astuple(self._names)}  # never replaced by a rebuild
             locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
         for uri in abandoned(settings, folders, locations):
             if why := why_left(settings, uri):
@@ -361,7 +361,7 @@ class _Erasure:
                 storage.remove(uri)
 
     def _forget_in_topics(self, *, in_source: bool) -> None:
-        """Send tombstones to compacted topics, and say what others have."""
+        """Send tombstones to compacted topics, and note the matches in other topics."""
         settings, done = self._settings, self._done
         recorded = recorded_topic(self._ledger_properties())
         for name in sorted(self._topics() | ({recorded.topic} if recorded else set())):
@@ -376,7 +376,7 @@ class _Erasure:
                 done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
 
     def _topics(self) -> set[str]:
-        """Topics that the tables of the stream were ever sent to, or will be."""
+        """Return the topics that tables of the stream were ever sent to, or will be."""
         settings = self._settings
         positions = SinkPositions(settings.state.database)
         names = tables_of_stream(settings, self._stream)
@@ -387,7 +387,7 @@ class _Erasure:
         return sent | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
 
     def _search(self, *, keep_landed: bool) -> None:
-        """Search all files of the tables, those that sinks have published, and the landed and archived ones."""
+        """Search all files of the tables, and the published, landed and archived files."""
         done, settings = self._done, self._settings
         with catalog_errors():
             existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
@@ -412,14 +412,14 @@ class _Erasure:
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
 
     def _is_in(self, names: Iterable[str]) -> bool:
-        """Whether files of tables have it."""
+        """Return whether files of tables match the condition."""
         with catalog_errors():
             found = [self._catalog.load_table(name).location() for name in names if self._catalog.table_exists(name)]
         storages = [open_storage(each, self._settings.s3) for each in found]
         return any(self._with_it(each.read, _values_of(each)) for each in storages)
 
     def _search_in(self, place: str, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> int:
-        """Search files, and return how many have it."""
+        """Search files; return the number of matches."""
         listed = list(files)
         found = self._with_it(read, listed)
         self._done.found_in += found
@@ -427,7 +427,7 @@ class _Erasure:
         return len(found)
 
     def _with_it(self, read: Callable[[str], bytes], files: Iterable[StoredFile]) -> list[str]:
-        """The addresses of files that have it."""
+        """Return the URIs of files that match the condition."""
 
         def look(file: StoredFile) -> str | None:
             if (file.uri, file.etag) in self._clean:
@@ -444,7 +444,7 @@ class _Erasure:
             return [each for each in pool.map(look, files) if each]
 
     def _name_elsewhere(self) -> None:
-        """Say where copies may be that this does not reach."""
+        """Note where there may be copies that an erasure does not reach."""
         done = self._done
         done.elsewhere.append("Copies of the bucket, and backups with `lakeproof backup`, whose tags are named above.")
         done.elsewhere.append("Logs of the consumer, which have the first bytes of some bad units.")
@@ -464,12 +464,12 @@ class _Erasure:
 
 
 def _values_of(storage: Storage) -> Iterator[StoredFile]:
-    """The files of a table that have values: metadata has sizes and counts, which may look like a person's number."""
+    """Yield the files of a table with values: metadata has sizes and counts, which may look like a person's number."""
     return (file for file in storage.list() if not file.uri.endswith(_METADATA))
 
 
 def _to_remove(account: Account, matches: Sequence[Match]) -> dict[str, list[Entry]]:
-    """What has to be gone, by table: what was found, and what the account has of unfinished erasures."""
+    """Return the rows to remove, by table: those found, and those of unfinished erasures in the account."""
     found: dict[str, dict[Key, Entry]] = {}
     unfinished = set(account.unfinished)
     left = (each for entries in account.entries.values() for each in entries.values() if each.request in unfinished)
@@ -479,12 +479,12 @@ def _to_remove(account: Account, matches: Sequence[Match]) -> dict[str, list[Ent
 
 
 def as_json(done: Erased) -> str:
-    """The certificate."""
+    """Return the certificate as JSON."""
     return json.dumps({**asdict(done), "complete": done.is_complete}, indent=2, default=str)
 
 
 def lines(done: Erased, *, dry_run: bool) -> Iterator[str]:
-    """What was done, for people."""
+    """Yield the results as lines for people."""
     would = "would be " if dry_run else ""
     if not any(done.rows.values()) and not done.request:
         yield f"{done.stream}: no row of the tables meets the condition."

@@ -1,4 +1,4 @@
-"""Folders of tables: no file of one is an orphan of another, and those that rebuilds have left can be removed."""
+"""Folders of tables: a file of one table is no orphan of another, and folders left by rebuilds can be removed."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from lakeproof.storage.s3 import remove_prefix
 from lakeproof.tables.names import REBUILDING, REPLACED
 
 Folders = Mapping[str, list[str] | None]
-"""Where each table has files, its own folder first; nothing if it was dropped, None if it cannot be read."""
+"""Folders with files of each table, its own folder first; empty if it was dropped, None if it cannot be read."""
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 _OTHERS = """
@@ -35,7 +35,7 @@ WHERE catalog_name <> :name AND metadata_location IS NOT NULL
 
 
 def folders_of(settings: Settings, catalog: Catalog) -> Folders:
-    """The folders of all tables of a catalog, and of other catalogs in the same database."""
+    """Return the folders of all tables of a catalog, and of other catalogs in the same database."""
     found = {}
     for namespace in _namespaces(catalog):
         for identifier in catalog.list_tables(namespace):
@@ -50,7 +50,7 @@ def folders_of(settings: Settings, catalog: Catalog) -> Folders:
 
 
 def _namespaces(catalog: Catalog, within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All namespaces, those within others, too."""
+    """Yield all namespaces, including nested ones."""
     for namespace in catalog.list_namespaces(within):
         if len(namespace) > len(within):
             yield namespace
@@ -75,10 +75,10 @@ def _plain(place: str) -> str:
 
 
 def sharing(folders: Folders) -> Callable[[str], list[str]]:
-    """Find the tables that have files in the folder of another one.
+    """Return a function that finds the tables with files in the folder of another table.
 
-    A table that is renamed keeps its folder, and the next one of its old name gets the same. One that cannot be read
-    may have files anywhere.
+    A renamed table keeps its folder, and the next table with the old name gets the same folder. A table that cannot be
+    read may have files anywhere.
     """
 
     def with_files_in(name: str) -> list[str]:
@@ -92,11 +92,11 @@ def sharing(folders: Folders) -> Callable[[str], list[str]]:
 
 
 def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, *, dry_run: bool) -> list[str]:
-    """Remove the folders of tables that a rebuild has replaced; return which.
+    """Remove the folders of tables that a rebuild has replaced; return their URIs.
 
-    Such a folder is in the warehouse, no table of a catalog has files in it, its newest metadata file says that the
-    table was replaced and has no tags, and nothing in it is younger than `older_than`. A REST catalog alone knows its
-    warehouse.
+    A folder is removed if it is in the warehouse, no table of a catalog has files in it, its newest metadata file says
+    that the table was replaced and has no tags, and nothing in it is younger than `older_than`. With a REST catalog,
+    nothing is removed: only the catalog knows its warehouse.
     """
     if settings.catalog.kind != "sql" or None in folders.values():
         return []
@@ -110,14 +110,14 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
         removed.append(uri)
         if not dry_run:
             remove_folder(f"{uri}/data", settings)
-            remove_folder(uri, settings)  # what says that it was replaced goes last: a killed removal is repeated
+            remove_folder(uri, settings)  # the note of the replacement goes last: a killed removal is repeated
     return removed
 
 
 def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]) -> list[str]:
-    """Folders of tables that others have replaced: beside those of today, of their names, and used by no table.
+    """Return the folders of replaced tables: beside the current folders, with their names, and used by no table.
 
-    `locations` are those of today, by the name of the table.
+    `locations` are the current folders by name of the table.
     """
     if None in folders.values():
         return []
@@ -139,7 +139,7 @@ def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]
 
 
 def orphans(settings: Settings, table: Table) -> list[str]:
-    """Files in the folder of a table that no snapshot needs, of any age: for when nobody writes to it."""
+    """Return files in a table's folder that no snapshot needs, of any age: for when nobody writes to the table."""
     metadata = table.metadata
     used = {table.metadata_location, *(each.metadata_file for each in metadata.metadata_log)}
     used |= {each.statistics_path for each in metadata.statistics}
@@ -168,11 +168,11 @@ def _resolved(place: str) -> str:
 
 
 def _folders_of_warehouse(settings: Settings) -> Mapping[str, list[StoredFile]]:
-    """The files of each folder of a table, `WAREHOUSE/NAMESPACE/TABLE`."""
+    """Return the files of each table folder, `WAREHOUSE/NAMESPACE/TABLE`."""
     warehouse = settings.catalog.warehouse_uri
     storage = open_storage(warehouse, settings.s3)
     found: dict[str, list[StoredFile]] = defaultdict(list)
-    # Names of listed files have links resolved.
+    # In the names of listed files, links are resolved.
     root = local_path(warehouse).resolve().as_uri() if warehouse.startswith("file:") else warehouse
     for file in storage.list():
         namespace, _, rest = file.uri.removeprefix(f"{root}/").partition("/")
@@ -183,18 +183,18 @@ def _folders_of_warehouse(settings: Settings) -> Mapping[str, list[StoredFile]]:
 
 
 def _is_left(settings: Settings, files: list[StoredFile]) -> bool:
-    """Whether a rebuild has replaced the table of a folder, and no registered reader and no backup needs it."""
+    """Return whether a rebuild has replaced the table of a folder, and no registered reader or backup needs it."""
     found = _newest_metadata(settings, files)
     return REPLACED in found.get("properties", {}) and all(each.has_passed for each in references(found))
 
 
 def why_left(settings: Settings, uri: str) -> str | None:
-    """Why an abandoned folder cannot be removed at once; None if it can."""
+    """Return why an abandoned folder cannot be removed at once; None if it can."""
     found = _newest_metadata(settings, list(open_storage(uri, settings.s3).list()))
     # A reader's hold ends with its table, but a backup would lose files that it can restore.
     if kept := [each for each in references(found) if not each.is_hold and not each.has_passed]:
         return f"kept by {', '.join(named(kept))}. Run this again then."
-    # A REST catalog alone could note it there. Another catalog may have tables in the same warehouse.
+    # With a REST catalog, only the catalog could note that. Another catalog may have tables in the same warehouse.
     is_ours = REPLACED in found.get("properties", {}) or REBUILDING in uri
     if settings.catalog.kind == "sql" and not is_ours:
         return "no table of this catalog uses it. If it is of no other catalog, remove it."

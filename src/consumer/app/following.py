@@ -1,7 +1,7 @@
-"""A query that follows tables: it looks for what is new, takes it, and keeps its progress in the tables it fills.
+"""A query that follows tables: it looks for new data, processes it, and keeps its progress in the tables it fills.
 
-Such a query needs no checkpoint: each commit records up to where its table follows, so there is nothing beside the
-tables to lose, to restore, or to disagree with them.
+The query needs no checkpoint: each commit records the position of its table, so there is no other state that can be
+lost, must be restored, or could disagree with the tables.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ log = structlog.get_logger()
 
 _ATTEMPTS = 5
 _NEWS_POLL_SECONDS = 0.05
-# Spark refuses a plan if the columns of a table changed since it was made: somebody applied a contract.
+# Spark refuses a plan if the columns of a table have changed since planning: somebody applied a contract.
 _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
 
 class Following:
-    """Runs in a thread of its own; see :class:`consumer.app.running.Running`."""
+    """A query in its own thread; see :class:`consumer.app.running.Running`."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class Following:
         self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
-        self._looks = 0  # that found nothing
+        self._looks = 0  # number of looks that found nothing
         self._is_awaited = False
         self._taking = False
         self._error: Exception | None = None
-        # Spark's, so that the pool of the thread that starts it is its own, too.
+        # Spark's thread class, so that it inherits the pool of the thread that starts it.
         self._thread = InheritableThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -61,15 +61,15 @@ class Following:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is taking something."""
+        """Whether a look is in progress."""
         return self._taking
 
     def failure(self) -> Exception | None:
-        """Why it failed."""
+        """Return the error that ended the query; None if there is none."""
         return self._error
 
     def drain(self) -> None:
-        """Wait until a look that begins from now on finds nothing."""
+        """Wait until a look that starts after this call finds nothing."""
         with self._changed:
             enough = self._looks + (2 if self._taking else 1)
             self._is_awaited = True
@@ -78,7 +78,7 @@ class Following:
             raise self._error
 
     def stop(self) -> None:
-        """End it, once it has finished what it has begun."""
+        """End the query after its current look."""
         self._ending.set()
         self._thread.join()
 
@@ -122,7 +122,7 @@ def follow(
     follows: str | None = None,
     at_once: bool = True,
 ) -> Following:
-    """Start a query in a session of its own, with the settings of now, as Spark does for a streaming query."""
+    """Start a query in its own session, with the current settings, as Spark does for a streaming query."""
     session = cloned_session(spark)
 
     def take_and_tell() -> bool:

@@ -1,4 +1,4 @@
-"""The query from what landed to bronze: Spark's checkpoint says what a micro-batch holds, before anything is read."""
+"""The query from the source to bronze: Spark's checkpoint fixes the content of a micro-batch before it is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -55,10 +55,10 @@ class BronzeQuery(Query):
     """The query of one stream. `source` is a kind of the registry."""
 
     pausing: Pausing | None = Pausing.STREAM
-    """Which paused micro-batches it judges again; None for none."""
+    """Kind of paused micro-batches that the query judges again; None for none."""
 
     spark_settings: Mapping[str, str] = {
-        # Only recovery shuffles, and little: more partitions would only cost their scheduling.
+        # Only recovery shuffles, and few rows: more partitions would only add scheduling overhead.
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.enabled": "false",
     }
@@ -79,7 +79,7 @@ class BronzeQuery(Query):
         self.writes = [names.bronze, names.dead_letters, names.ledger]
 
     def prepare(self) -> None:
-        """Create what is missing, make the contract the current one, and look where the tables are."""
+        """Create what is missing, make the contract current, and read the position of the tables."""
         settings, stream = self._settings, self.stream
         catalog = open_catalog(settings)
         source = SOURCES[self._source](settings, stream, self.name, self._trigger.available_now)
@@ -97,7 +97,7 @@ class BronzeQuery(Query):
             self._resume(catalog, source)
 
     def plan(self, catalog: Catalog, source: Source[Any], contract: Contract, schema_ids: SchemaIds) -> None:
-        """Look where the tables are, and set up what fills them."""
+        """Read the position of the tables, and set up the layers that fill them."""
         settings, stream = self._settings, self.stream
         layer = BronzeLayer(settings, stream, source, schema_ids.of)
         of_topic = self._source == "kafka"
@@ -105,7 +105,7 @@ class BronzeQuery(Query):
         self._plan = _Prepared(contract, source, layer, replaying, self._standing(catalog, source))
 
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Finish the micro-batch that was interrupted, of what landed or of a replay, and find where to resume."""
+        """Finish an interrupted micro-batch of the source or of a replay, and find where to resume."""
         self._held, plan = held, self._prepared
         if begun := plan.found.unfinished:
             totals = complete(plan.layer, spark, plan.layer.unfinished(spark, begun), held)
@@ -130,7 +130,7 @@ class BronzeQuery(Query):
             try:
                 self.process(parts, micro_batch_id)
             except Exception as error:
-                self._failure = error  # Spark makes a long text of it
+                self._failure = error  # Spark turns it into a long text
                 self.paused = error if isinstance(error, PausedError) else None
                 raise
             bulletin.note_progress(self.name)
@@ -158,7 +158,7 @@ class BronzeQuery(Query):
         )
 
     def process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        """Take the micro-batch that rows of the source name."""
+        """Process the micro-batch that is named by rows of the source."""
         spark = rows.sparkSession  # a clone of the session, with this query's settings
         checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
         held = self._prepared.source.held(rows, micro_batch_id)
@@ -166,7 +166,7 @@ class BronzeQuery(Query):
             self.take(spark, held, checkpoint_id, micro_batch_id)
 
     def take(self, spark: SparkSession, held: Held[Any], checkpoint_id: str, micro_batch_id: int) -> None:
-        """Judge and append what a micro-batch holds, unless that has been done."""
+        """Judge and append a micro-batch, unless that has been done."""
         if self._held is None:
             raise RuntimeError("A query is resumed before it is started.")
         layer = self._prepared.layer
@@ -174,7 +174,7 @@ class BronzeQuery(Query):
         self.micro_batches += 1
 
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed: what a micro-batch raised, what it depends on and is unavailable, or what Spark says."""
+        """Return the reason for a failure: the error of a micro-batch, an unavailable dependency, or Spark's error."""
         failure = self.paused or self._failure or error
         if self._plan and not isinstance(failure, LakeproofError):
             try:
@@ -184,7 +184,7 @@ class BronzeQuery(Query):
         return explained(failure, self._settings, self.stream)
 
     def _take_paused(self, spark: SparkSession, held: Lease) -> None:
-        """Judge what was paused again, under the contract of now, before anything is cut in another way."""
+        """Judge paused micro-batches again under the current contract, before the source is split differently."""
         if self.pausing is None:
             return
         source, layer = self._prepared.source, self._prepared.layer
@@ -210,7 +210,7 @@ class BronzeQuery(Query):
             self._resume_again(source)
 
     def _wants(self, trip: Trip) -> bool:  # noqa: ARG002 - for a batch over the past
-        """Whether this run would take a paused micro-batch."""
+        """Return whether this run would take a paused micro-batch."""
         return True
 
     def _resume_again(self, source: Source[Any]) -> None:

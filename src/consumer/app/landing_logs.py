@@ -1,4 +1,4 @@
-"""Maintenance of landing logs: of files that landed long ago, only hashes of their names are kept."""
+"""Maintenance of landing logs: for files that landed long ago, only hashes of their names are kept."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,11 +16,11 @@ from lakeproof.tables.names import stream_tables
 log = structlog.get_logger()
 
 KEPT_WHOLE = timedelta(days=30)
-_MOST = 500  # times that a log is shortened in a row
+_MOST = 500  # most times that a log is shortened in a row
 
 
 def shorten_logs(settings: Settings, names: Sequence[str] = (), is_ending: Callable[[], bool] = lambda: False) -> None:
-    """Shorten the landing logs of streams, or of all if none is named, up to what their ledgers have."""
+    """Shorten the landing logs of streams, or of all if none is named, up to the position of their ledgers."""
     before = datetime.now(UTC) - KEPT_WHOLE
     with catalog_errors():
         catalog = open_catalog(settings)

@@ -1,8 +1,8 @@
-"""OpenLineage: what a running application reads and writes, as events of one run for each query.
+"""OpenLineage: the inputs and outputs of a running application, as events of one run for each query.
 
-A query has a START event, a RUNNING event now and then if it has committed something, and in the end COMPLETE, FAIL or
-ABORT. What it has written is counted from the commits that its tables record. A thread of its own sends the events,
-where OpenLineage's own settings say; whatever fails there is logged, and never stops a query.
+A query has a START event, a RUNNING event now and then if it has committed something, and finally COMPLETE, FAIL or
+ABORT. Its output is counted from the commits in its tables. A separate thread sends the events, as configured by
+OpenLineage's own settings; failures are logged, and never stop a query.
 """
 
 import logging
@@ -60,7 +60,7 @@ Place = tuple[str, str]
 
 @contextmanager
 def traced(settings: Settings, queries: Sequence[Query], *, available_now: bool) -> Iterator[Started]:
-    """Send the lineage of an application; yield what is to be called once its queries are started."""
+    """Send the lineage of an application; yield a callback for when its queries are started."""
     lineage = Lineage(settings, queries, _client(), available_now=available_now)
     try:
         yield lineage.started
@@ -73,9 +73,9 @@ def traced(settings: Settings, queries: Sequence[Query], *, available_now: bool)
 
 @dataclass
 class _Written:
-    """What a run has written to a table so far."""
+    """The output of a run to a table so far."""
 
-    sequence_number: int = 0  # of the newest snapshot that was counted
+    sequence_number: int = 0  # of the newest counted snapshot
     rows: int = 0
     bytes: int = 0
     files: int = 0
@@ -93,7 +93,7 @@ class _Run:
     written: dict[str, _Written] = field(default_factory=dict)  # by table
 
     def count(self, name: str, table: "Table") -> None:
-        """Count what the query has committed to a table since the last time: its snapshots may expire later."""
+        """Count the query's commits to a table since the last call: their snapshots may expire later."""
         so_far = self.written.setdefault(name, _Written())
         before = so_far.sequence_number
         for snapshot in table.snapshots():
@@ -125,11 +125,11 @@ class Lineage:
         self._thread = Thread(target=self._run, name="lineage", daemon=True)
 
     def started(self, _running: Mapping[str, Running], _bulletin: Bulletin) -> None:
-        """Begin to send events."""
+        """Start sending events."""
         self._thread.start()
 
     def end(self, *, failed: bool) -> None:
-        """Send the last events, and wait for that, but not for long."""
+        """Send the last events, and wait for them, but not for long."""
         self._failed = failed
         self._ending.set()
         if self._thread.ident:
@@ -145,7 +145,7 @@ class Lineage:
         self._try(lambda: self._client.close(_END_SECONDS))
 
     def _try(self, work: Callable[[], object]) -> None:
-        """Do something that may fail: it is logged once, until it succeeds again."""
+        """Call `work`, which may fail: a failure is logged once, until it succeeds again."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - of any transport or catalog
@@ -169,7 +169,7 @@ class Lineage:
                 self._emit(run, RunState.RUNNING, datetime.now(UTC), *facets)
 
     def _send_end(self) -> None:
-        """Send how each run has ended; where one has failed, the others were cut short."""
+        """Send the end of each run; if one has failed, the others were aborted."""
         tables, failed = _Tables(self._settings), failures(self._settings.state.database) if self._failed else {}
         for run in self._runs:
             problem = failed.get(run.query.lease_name)
@@ -206,7 +206,7 @@ class Lineage:
         )  # fmt: skip
 
     def _datasets(self, run: _Run, tables: "_Tables") -> tuple[list[InputDataset], list[OutputDataset]]:
-        """What a query reads and writes; a table that does not exist yet is left out."""
+        """Return the inputs and outputs of a query, without tables that do not exist yet."""
         inputs = [
             InputDataset(*place, facets=facets) for each in run.query.reads for place, facets in tables.datasets(each)
         ]
@@ -235,7 +235,7 @@ class _Tables:
         self._loaded: dict[str, Table | None] = {}
 
     def table(self, name: str) -> "Table | None":
-        """A table; None if the name is not of a table, or the table does not exist."""
+        """Return a table; None if the name is not a table's, or the table does not exist."""
         if ":" in name:
             return None
         if name not in self._loaded:
@@ -247,7 +247,7 @@ class _Tables:
         return self._loaded[name]
 
     def datasets(self, name: str) -> "Iterator[tuple[Place, dict[str, Any]]]":
-        """Place and facets of a dataset, by the name that a query has for it."""
+        """Yield the place and facets of a dataset, by the name that a query uses."""
         if ":" in name:
             yield self._place(name), {}
         elif table := self.table(name):
@@ -263,7 +263,7 @@ class _Tables:
             yield self._place(table.location()), facets
 
     def _place(self, uri: str) -> Place:
-        """Namespace and name of a topic, a folder or a prefix, as OpenLineage names them."""
+        """Return OpenLineage's namespace and name of a topic, a folder or a prefix."""
         scheme, _, rest = uri.partition(":")
         naming: Kafka | S3 | LocalFileSystem
         if scheme == _KAFKA:
@@ -278,7 +278,7 @@ class _Tables:
 
 
 def _fields(fields: Iterable[NestedField]) -> list[schema_dataset.SchemaDatasetFacetFields]:
-    """Fields of a schema, with those within structs, lists and maps."""
+    """Return the fields of a schema, with nested fields of structs, lists and maps."""
     found = []
     for number, each in enumerate(fields, 1):
         kind = each.field_type
@@ -302,7 +302,7 @@ def _fields(fields: Iterable[NestedField]) -> list[schema_dataset.SchemaDatasetF
 
 
 def _client() -> OpenLineageClient:
-    """The client, as OpenLineage's own settings say."""
+    """Create the client from OpenLineage's own settings."""
     set_producer(f"urn:lakeproof:{version('lakeproof')}")
     console = logging.getLogger(_CONSOLE)
     console.setLevel(logging.INFO)

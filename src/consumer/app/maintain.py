@@ -1,7 +1,7 @@
 """Maintenance of the tables: compaction, expiry of snapshots, removal of orphan files.
 
-Iceberg's own actions do the work. What is ours is which tables, when, what is kept, and the proof that a compaction
-changed no row.
+Iceberg's own actions do the work. This module chooses the tables, the time and what is kept, and proves that a
+compaction changed no row.
 """
 
 import json
@@ -39,14 +39,14 @@ _QUERY = "maintenance"
 # A compaction that collided with a writer is tried again: the writer may have been busy with an older partition.
 _TRIES = 3
 _PARTITIONS = 4  # for each core
-# Files that one compaction replaces at most: the driver holds a task for each of them.
+# Most files that one compaction replaces: the driver holds a task for each file.
 _MOST_FILES = 10_000
 _LEAST_FILES = 5
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a table consists of."""
+    """The size of a table."""
 
     files: int
     bytes: int
@@ -55,7 +55,7 @@ class Size:
 
 @dataclass
 class Maintained:
-    """What was done to a table, or what would be."""
+    """The result of maintenance for a table, or of its dry run."""
 
     table: str
     before: Size
@@ -64,20 +64,20 @@ class Maintained:
     to_compact: int = 0
     """Data files that would be compacted."""
     to_expire: int = 0
-    """Snapshots that nobody needs any longer."""
+    """Snapshots that nobody needs anymore."""
     orphans: int = 0
     shared_with: list[str] = field(default_factory=list)
-    """Tables that have files in the same folder, so that none there is known to be an orphan."""
+    """Tables with files in the same folder, so that no file there is known to be an orphan."""
     kept_by: list[str] = field(default_factory=list)
     """Readers, branches and tags that keep snapshots older than those that are kept anyway."""
     old_folders: list[str] = field(default_factory=list)
-    """Folders of tables that a rebuild has replaced by this one."""
+    """Folders of tables that a rebuild has replaced by this table."""
     remark: str = ""
-    """What is left undone, as the table asks for."""
+    """Work that was skipped because of a property of the table."""
     busy: str = ""
     """Why a compaction was left to the next maintenance: a writer changed the same files."""
     problem: str = ""
-    """What failed."""
+    """The error, if maintenance failed."""
 
 
 def maintain(
@@ -103,7 +103,7 @@ def maintain(
 
 
 def _remove_replaced(settings: Settings, folders: Folders, done: list[Maintained], *, dry_run: bool) -> None:
-    """Remove the folders that rebuilds have left, and note them with the tables that were rebuilt."""
+    """Remove folders left by rebuilds, and note them in the results of the rebuilt tables."""
     by_table = {each.table: each for each in done}
     for uri in remove_replaced(settings, folders, _before(settings.maintenance.orphan_hours), dry_run=dry_run):
         namespace, name = uri.split("/")[-2:]
@@ -114,7 +114,7 @@ def _remove_replaced(settings: Settings, folders: Folders, done: list[Maintained
 
 
 def tables_of(settings: Settings, names: Sequence[str]) -> dict[str, MaintenanceSettings]:
-    """Tables of streams, or all of the lake if none is named, and how each is maintained."""
+    """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings."""
     streams = names or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     own = {
         table: maintenance for stream in streams for table, maintenance in tables_of_stream(settings, stream).items()
@@ -129,7 +129,7 @@ def _with(settings: MaintenanceSettings, own: Maintenance) -> MaintenanceSetting
 
 
 def prepare(spark: SparkSession) -> None:
-    """Set up a session for tables of any size: partitions of a shuffle are joined where there are few rows."""
+    """Set up a session for tables of any size: shuffle partitions with few rows are merged."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism * _PARTITIONS))
 
@@ -142,10 +142,10 @@ def maintain_table(
     *,
     dry_run: bool = False,
 ) -> Maintained:
-    """Maintain one table. What fails is noted, so that the others are maintained.
+    """Maintain one table. A failure is noted in the result, so that other tables are maintained.
 
-    To find orphan files, all files in the folder of the table are listed, unless others have files there, as `shared`
-    says. Without it, orphan files are left alone.
+    To find orphan files, all files in the folder of the table are listed, unless `shared` names other tables with files
+    there. Without `shared`, orphan files are left alone.
     """
     nothing = Size(0, 0, 0)
     done = Maintained(name, nothing, nothing)
@@ -170,15 +170,15 @@ def maintain_table(
     except NotEqualError as error:
         done.problem = f"A compaction would have changed rows, so it was not published: {error}"
     except (Py4JError, PySparkException) as error:
-        if is_cancelled(error):  # the stream ends, and does not wait for a maintenance
+        if is_cancelled(error):  # the stream ends without waiting for maintenance
             log.info("maintenance interrupted", table=name)
             return done
-        # A file that is missing or damaged is a problem of its table. If the table cannot be opened for another
-        # reason, others cannot be either.
+        # A missing or damaged file is a problem of its table. If the table cannot be opened for another reason, other
+        # tables cannot be opened either.
         if failed_outside(error) and not _can_be_read(spark, name):
             raise UnavailableError(f"Cannot maintain {name}: {first_cause(error)}", "Run it again later.") from error
         done.problem = first_cause(error)
-    # Beside a stream, it is the same line every hour: only what was done, and what is the matter.
+    # While a stream runs, this line is logged every hour: it has only what was done, and problems.
     said = {name: value for name, value in asdict(done).items() if value}
     if done.problem:
         log.warning("maintenance failed", **said)
@@ -188,7 +188,7 @@ def maintain_table(
 
 
 def _can_be_read(spark: SparkSession, name: str) -> bool:
-    """Whether the catalog and the storage answer, if only that a table is missing."""
+    """Return whether catalog and storage respond, even if only to report that a table is missing."""
     try:
         _size(open_table(spark, name, _QUERY))
     except (Py4JError, PySparkException) as error:
@@ -213,7 +213,7 @@ def _compact(table: OpenTable, settings: MaintenanceSettings, done: Maintained) 
 def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *, dry_run: bool) -> None:
     """Expire snapshots that are old enough, and note who keeps others.
 
-    A registered reader may be a stream, which reads on from its snapshot: those after it are kept, too.
+    A registered reader may be a stream that continues from its snapshot: later snapshots are kept, too.
     """
     limit, found = _before(settings.keep_hours), references(table.metadata())
     kept = [each for each in found if each.at < limit and not each.has_passed]
@@ -229,10 +229,10 @@ def _before(hours: float) -> datetime:
 
 
 def options_of(settings: MaintenanceSettings) -> dict[str, str]:
-    """Options of Iceberg's ``rewrite_data_files``."""
+    """Return the options of Iceberg's ``rewrite_data_files``."""
     return {
         "target-file-size-bytes": str(settings.file_mib << 20),
-        # By default three quarters of it: two files of a bit more than half would be rewritten again each time.
+        # The default is three quarters: two files of a bit more than half the size would be rewritten each time.
         "min-file-size-bytes": str(settings.file_mib << 19),
         "min-input-files": str(_LEAST_FILES),
         "max-files-to-rewrite": str(_MOST_FILES),
@@ -248,7 +248,7 @@ def _size(table: OpenTable) -> Size:
 
 
 def _tables(catalog: Catalog, wanted: Container[str] | None) -> Iterator[str]:
-    """Tables of the lake that are wanted, or all. Tables of a rebuild that goes on are left out."""
+    """Yield the wanted tables of the lake, or all. Tables of an unfinished rebuild are left out."""
     for namespace in NAMESPACES:
         if catalog.namespace_exists(namespace):
             for _, name in sorted(catalog.list_tables(namespace)):
@@ -257,12 +257,12 @@ def _tables(catalog: Catalog, wanted: Container[str] | None) -> Iterator[str]:
 
 
 def as_json(done: Sequence[Maintained]) -> str:
-    """What was done, for programs."""
+    """Return the results as JSON."""
     return json.dumps([asdict(each) for each in done], indent=2)
 
 
 def lines(done: Sequence[Maintained], *, dry_run: bool) -> Iterator[str]:
-    """What was done, for people."""
+    """Yield the results as lines for people."""
     from rich.filesize import decimal
 
     for each in done:

@@ -1,4 +1,4 @@
-"""The query that maintains the tables of streams while these run."""
+"""The query that maintains the tables of running streams."""
 
 from time import monotonic
 from typing import Any
@@ -30,11 +30,11 @@ _TAG = "lakeproof-maintenance"  # of its jobs in Spark
 
 
 class MaintenanceQuery(Query):
-    """Maintains the tables of streams every so often, and one that has grown much at once; removes what has expired.
+    """Maintains tables at an interval, and a table that has grown much at once; removes expired files and rows.
 
-    What fails is logged, and tried again the next time.
+    A failure is logged, and the work is tried again the next time.
 
-    A stop does not wait for it: a maintenance may be interrupted at any point.
+    A stop does not wait for maintenance, which may be interrupted at any point.
     """
 
     name = "maintenance"
@@ -48,13 +48,13 @@ class MaintenanceQuery(Query):
         self.lease_name = maintenance_lease(streams)
 
     def prepare(self) -> None:
-        """Nothing to do: the other queries make the tables."""
+        """Do nothing: the other queries create the tables."""
 
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Nothing to do: what a killed maintenance left is tidied up by the next one."""
+        """Do nothing: the next maintenance cleans up after a killed one."""
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> "Interruptible":
-        """Start it. The first look is not at once: a consumer that starts has other work."""
+        """Start the query. The first look is delayed: a consumer that starts has other work."""
         every = self._settings.maintenance.every_minutes * 60
         next_time: float | None = None
 
@@ -79,7 +79,7 @@ class MaintenanceQuery(Query):
     def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> None:
         """Maintain each table that has grown enough, or all if it is time.
 
-        Orphan files are left to `consumer maintain`: to find them takes a listing of all.
+        Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
         prepare(spark)
         spark.sparkContext.addJobTag(_TAG)
@@ -103,7 +103,7 @@ class MaintenanceQuery(Query):
             log.warning("maintenance failed", problem=error.message)
 
     def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
-        """Remove landed files, and rows of tables, of the streams whose contracts say how long these are kept."""
+        """Remove landed files and rows of tables whose retention in the contract has expired."""
         try:
             for stream in streams_with_retention(self._settings, self._streams):
                 (done,) = retain_all(
@@ -122,7 +122,7 @@ class MaintenanceQuery(Query):
                 log.warning("retention failed", problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
-        """Whether so much was committed since the last compaction, or our last one, that it is worth another."""
+        """Return whether enough was committed since the last compaction, or our last one, to justify another."""
         found = self._growth(spark, name, own)
         return (
             found.commits >= own.after_commits or found.files >= own.after_files or found.bytes >= own.after_mib << 20
@@ -130,18 +130,18 @@ class MaintenanceQuery(Query):
 
     def _growth(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> Growth:
         try:
-            # As `options_of` has it: Iceberg rewrites files of less than half of their size.
+            # The same limit as in `options_of`: Iceberg rewrites files of less than half the target size.
             return growth(open_table(spark, name, self.name), own.file_mib << 19, self._seen.get(name, 0))
         except (Py4JError, PySparkException):
             return Growth()  # a table that cannot be read is reported when it is time for it
 
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed."""
+        """Return the reason for a failure."""
         return explained(error, self._settings, self._streams[0])
 
 
 class Interruptible:
-    """A query in a loop of ours that a stop does not wait for; see :class:`consumer.app.running.Running`."""
+    """A query in our own loop that a stop does not wait for; see :class:`consumer.app.running.Running`."""
 
     is_busy = False
 
@@ -155,14 +155,14 @@ class Interruptible:
         return self._following.has_ended
 
     def failure(self) -> Exception | None:
-        """Why it failed."""
+        """Return the error that ended the query; None if there is none."""
         return self._following.failure()
 
     def drain(self) -> None:
         """Do nothing: there is always more to maintain."""
 
     def stop(self) -> None:
-        """End it, and cancel what it has begun."""
+        """End the query, and cancel its running jobs."""
         context: Any = self._spark.sparkContext
         context.cancelJobsWithTag(_TAG)
         self._following.stop()

@@ -1,6 +1,6 @@
-"""Prometheus metrics of an application: counted from what it logs, and what its last look at the lake has found.
+"""Prometheus metrics of an application: counters from its log events, and results of its last look at the lake.
 
-Counters begin at 0 with the process. Nothing here is called by a micro-batch but through its line in the log.
+Counters start at 0 with the process. A micro-batch calls nothing here except through its log event.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -20,7 +20,7 @@ from lakeproof.checkpoint import bronze_query
 from lakeproof.state.proofs import Outcome, Proof
 
 OTHER = "other"
-"""The label of all values that come after the first ones: reasons are named in contracts, and there may be many."""
+"""The label of all values beyond the limit: contracts name reasons, and there may be many."""
 _MOST_VALUES = 100
 _LONGEST = 200
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -35,10 +35,10 @@ _WARNINGS = ("warning", "error", "critical", "exception")
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at the lake has found."""
+    """The result of a look at the lake."""
 
     at: datetime
-    seconds: float  # that it took
+    seconds: float  # duration of the look
     queries: Sequence[QueryStatus] = ()
     tables: Sequence[TableSize] = ()
     leases: Mapping[str, float] = field(default_factory=dict)  # when each expires, by name
@@ -47,7 +47,7 @@ class Look:
 
 
 class Metrics:
-    """The metrics of an application. It is a processor of structlog, too, which counts what is logged."""
+    """The metrics of an application; also a processor of structlog, which counts log events."""
 
     def __init__(self, queries: Sequence[Query], ready: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
@@ -140,7 +140,7 @@ class Metrics:
         self._orphans.labels(table).inc(event.get("orphans", 0))
 
     def _capped(self, value: str, *whose: str) -> str:
-        """A value of a label, of which there are not too many."""
+        """Return a value of a label, or :data:`OTHER` beyond the limit."""
         known = self._known.setdefault(whose, set())
         if value not in known and (len(known) >= _MOST_VALUES or len(value) > _LONGEST):
             return OTHER
@@ -152,18 +152,18 @@ class Metrics:
 
 
 class Looks(Collector):
-    """What is known of queries and tables, as metrics. What a newer look has not found is gone."""
+    """The state of queries and tables as metrics, from the newest look only."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
         self._queries = queries
         self.newest: Look | None = None
 
     def describe(self) -> Iterable[Any]:
-        """Nothing: names of metrics are not looked up at registration."""
+        """Return nothing: metric names are not looked up at registration."""
         return ()
 
     def collect(self) -> Iterator[Any]:
-        """The metrics."""
+        """Yield the metrics."""
         retries = CounterMetricFamily(
             "consumer_retries", "Tries of a query after a server was unavailable.", labels=["query"]
         )

@@ -26,20 +26,20 @@ class ModeQuery(LayerQuery):
         super().__init__(settings, self._mode, trigger)
 
     def prepare(self) -> None:
-        """Make sure that topics, folders and checkpoint fit together."""
+        """Check that topics, folders and checkpoint fit together."""
         self._mode.resume()
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
-        """Start it."""
+        """Start the query."""
         warm_up_beside(spark)
         return super().start(spark, bulletin)
 
     def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:
-        """Take a micro-batch: messages are set aside before its first commit, so the lease is checked here, too."""
+        """Take a micro-batch; check the lease here, too, since messages are set aside before the first commit."""
         if self._lease:
             self._lease.check()
         return super().look(spark, bulletin)
 
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed."""
+        """Return the reason for a failure."""
         return explained(error, self._settings)

@@ -1,7 +1,7 @@
-"""What Prometheus and an orchestrator ask a running application: `/metrics`, `/healthz` and `/readyz`.
+"""HTTP endpoints of a running application for Prometheus and orchestrators: `/metrics`, `/healthz` and `/readyz`.
 
-A thread of its own looks at the lake now and then; an answer is made of its last look, and waits for nothing. Whatever
-fails here is counted and shown, and never stops a query.
+A separate thread looks at the lake now and then; answers use the result of its last look and never wait. Failures here
+are counted and shown, and never stop a query.
 """
 
 import json
@@ -37,7 +37,7 @@ from lakeproof.wording import first_line
 log = structlog.get_logger()
 
 _CHECK_SECONDS = 1.0
-_SHARE = 10  # a look takes this part of the time, at most
+_SHARE = 10  # the pause after a look is at least so many times as long as the look
 _PATIENCE = 3  # looks that may fail or be late before the application is not ready
 _CLIENT_SECONDS = 10.0
 _END_SECONDS = 1.0
@@ -47,9 +47,9 @@ _END_SECONDS = 1.0
 def monitored(
     settings: Settings, queries: Sequence[Query], names: Sequence[str], *, available_now: bool
 ) -> Iterator[Started]:
-    """Serve the metrics of an application at `LAKE_METRICS`; yield what is to be called once its queries are started.
+    """Serve the metrics of an application at `LAKE_METRICS`; yield a callback for when its queries are started.
 
-    `names` are those of its streams, or that of its mode.
+    `names` are the names of its streams, or of its mode.
     """
     monitor = Monitor(settings, queries, names, available_now=available_now)
     server = _listen(settings.monitor.metrics or "127.0.0.1:0", monitor.answer)
@@ -71,7 +71,7 @@ def monitored(
         monitor.ending.set()
         server.shutdown()
         server.server_close()
-        threads[1].join(_END_SECONDS)  # it may wait for a broker that is unavailable
+        threads[1].join(_END_SECONDS)  # the thread may be waiting for an unavailable broker
 
 
 class Monitor:
@@ -97,12 +97,12 @@ class Monitor:
         self._metrics_app = make_wsgi_app(self.metrics.registry)
 
     def started(self, running: Mapping[str, Running], bulletin: Bulletin) -> None:
-        """Take note that all queries have been started."""
+        """Note that all queries have been started."""
         self._running, self._bulletin = running, bulletin
 
     @property
     def why_not_ready(self) -> str:
-        """Why the application does not take what lands, or cannot reach the lake; empty if it does."""
+        """Why the application does not process new data, or cannot reach the lake; empty if it is ready."""
         if self._bulletin is None:
             return "starting"
         if self._is_stopping:
@@ -117,14 +117,14 @@ class Monitor:
 
     @property
     def why_not_alive(self) -> str:
-        """Which thread has ended though it should not have; empty if none has."""
+        """The query that has ended though it should not have; empty if none has."""
         return f"{self._ended} has ended" if self._ended else ""
 
     def watch(self) -> None:
-        """Look at queries each second, and at the lake now and then, until the end."""
+        """Check queries each second, and look at the lake now and then, until the end."""
         due, ended = 0.0, ""
         while not self.ending.wait(_CHECK_SECONDS):
-            # An application that sees that a query has ended stops: if it does not, it hangs.
+            # When a query has ended, the application stops: if it does not, it hangs.
             before, ended = ended, self._find_ended()
             self._ended = ended if ended == before else ""
             if self._bulletin and monotonic() >= due:
@@ -151,7 +151,7 @@ class Monitor:
         return has_stopped or self.ending.is_set()
 
     def _find_ended(self) -> str:
-        """A query that has ended while the application runs on."""
+        """Return the name of a query that has ended while the application is running."""
         if self._available_now or self._bulletin is None or self._is_stopping:
             return ""
         try:
@@ -160,7 +160,7 @@ class Monitor:
             return "Spark's JVM"
 
     def _look(self) -> float:
-        """Look at the lake; return how many seconds that took."""
+        """Look at the lake; return the seconds that it took."""
         began = monotonic()
         try:
             look = self._look_at_lake(began)
@@ -191,7 +191,7 @@ class Monitor:
         return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()), proofs)
 
     def _state(self) -> Iterator[tuple[str, int]]:
-        """Bytes of the key indexes of silver and of modes."""
+        """Yield the size of the key indexes of silver and of modes, in bytes."""
         for stream in self._streams:
             folder = Path(self._settings.silver.index) / stream
             if folder.is_dir():
@@ -205,7 +205,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = 64
 
     def server_bind(self) -> None:
-        """Bind without asking a name server for the name of the host, which may take long."""
+        """Bind without a name server lookup of the host, which may be slow."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
@@ -222,7 +222,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _CLIENT_SECONDS
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing: Prometheus asks every few seconds."""
+        """Log nothing: Prometheus sends a request every few seconds."""
 
 
 def _listen(address: str, answer: Callable[..., Iterable[bytes]]) -> _Server:

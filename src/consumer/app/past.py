@@ -1,7 +1,7 @@
-"""A batch over a past range of a stream's topic: what came before the beginning of the stream, once.
+"""A batch over a past range of a stream's topic: messages from before the beginning of the stream, once.
 
-It is the stream's own query in another form: with its lease, so that they take turns, and its numbers and markers, so
-that all that follows bronze takes what it lands.
+It is a variant of the stream's own query: it uses the stream's lease, so that the two take turns, and the stream's
+numbers and markers, so that all layers behind bronze process its rows.
 """
 
 import structlog
@@ -27,11 +27,11 @@ from lakeproof.tables.names import stream_tables
 log = structlog.get_logger()
 
 _CHECKPOINT = Pausing.PAST.value
-"""What the ledger has in place of the id of a checkpoint."""
+"""Value in the ledger in place of the id of a checkpoint."""
 
 
 class PastQuery(BronzeQuery):
-    """The batch: messages of the topic of a stream from a period."""
+    """The batch: messages of a stream's topic from a period."""
 
     pausing = Pausing.PAST
 
@@ -40,7 +40,7 @@ class PastQuery(BronzeQuery):
         self._period = period
 
     def prepare(self) -> None:
-        """See where the tables are."""
+        """Read the position of the tables; refuse a stream that has not been read from a topic yet."""
         ledger = stream_tables(self.stream).ledger
         catalog = open_catalog(self._settings)
         if not catalog.table_exists(ledger) or recorded_topic(catalog.load_table(ledger).properties) is None:
@@ -51,7 +51,7 @@ class PastQuery(BronzeQuery):
         super().prepare()
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
-        """Start the batch. It has nothing more to take once all of the range is in the ledger."""
+        """Start the batch. It is finished once the whole range is in the ledger."""
         if self.paused:
             return Paused()
         source = self._topic_source
@@ -87,7 +87,7 @@ class PastQuery(BronzeQuery):
             return self._standing(open_catalog(self._settings), source).accounted
 
     def _say(self, source: KafkaSource, wanted: list[Range]) -> None:
-        """Log what the batch leaves out."""
+        """Log the size of the range, and what the batch leaves out."""
         known = source.known_of(self._accounted(source), wanted)
         log.info(
             "batch over the past",

@@ -1,6 +1,6 @@
 """The query that runs a layer: it looks for work, and takes it.
 
-Here is what all layers share beside their commits: when to look, news, backlog, patience, outages and errors.
+It has what all layers share apart from commits: polling, news, backlog, patience, outages and errors.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ from lakeproof.state.lease import Lease
 log = structlog.get_logger()
 
 PATIENCE_SECONDS = 30.0
-"""How long a layer lets the one before it catch up, at most."""
+"""Longest time that a layer waits for the layer before it to catch up."""
 
 
 class LayerQuery(Query):
     """The query of a layer."""
 
-    # A micro-batch is small: more partitions would only cost their scheduling.
+    # A micro-batch is small: more partitions would only add scheduling overhead.
     spark_settings: Mapping[str, str] = {"spark.sql.shuffle.partitions": "4"}
 
     def __init__(self, settings: Settings, layer: Layer[Any], trigger: Trigger) -> None:
@@ -52,12 +52,12 @@ class LayerQuery(Query):
         self._layer.prepare(open_catalog(self._settings))
 
     def resume(self, spark: SparkSession, held: Lease) -> None:
-        """Create what only Spark can create. Where to resume, the tables say."""
+        """Create what only Spark can create. The tables record where to resume."""
         self._layer.open(spark)
         self._lease = held
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
-        """Start it."""
+        """Start the query."""
         look = partial(self.look, bulletin=bulletin)
         if self._layer.every is None or self._trigger.available_now:
             news = self.follows if self._layer.every is None else None
@@ -65,7 +65,7 @@ class LayerQuery(Query):
         return follow(spark, self.name, look, self._layer.every, bulletin, at_once=False)
 
     def explain(self, error: Exception) -> LakeproofError:
-        """Say why it failed."""
+        """Return the reason for a failure."""
         return explained(error, self._settings, self._layer.stream)
 
     def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:
@@ -81,7 +81,7 @@ class LayerQuery(Query):
         except LakeproofError as error:
             if not (layer.outlasts_outages and error.retryable) or self._trigger.available_now:
                 raise
-            if error.hint != self._waits_for:  # once, not at each look: the message quotes the client, and varies
+            if error.hint != self._waits_for:  # logged once, not at each look; the message quotes the client and varies
                 log.warning("publishing waits", query=self.name, message=error.message, hint=error.hint)
             self._waits_for = error.hint
             self.retries += 1

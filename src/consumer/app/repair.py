@@ -1,4 +1,4 @@
-"""What an operator does to a stream that is stopped: start from the tables again, or give up files that are gone."""
+"""An operator's repairs of a stopped stream: resume from the tables, or give up files that are gone."""
 
 from consumer.iceberg.newest import standing
 from consumer.layers.bronze.trips import described
@@ -21,7 +21,7 @@ from lakeproof.tables.names import stream_tables
 
 
 def reset(settings: Settings, stream: str) -> str:
-    """Remove a stream's checkpoint; return a line that says what was done."""
+    """Remove a stream's checkpoint; return a line that describes the result."""
     query = bronze_query(stream)
     with lease(settings.state.database, stream):
         removed = remove_checkpoint(settings, query)
@@ -34,13 +34,13 @@ def reset(settings: Settings, stream: str) -> str:
 
 
 def accept(settings: Settings, stream: str, *queries: Pausing) -> list[str]:
-    """Let what is paused of a stream through, once; return a line for each micro-batch."""
+    """Accept the paused micro-batches of a stream, once; return a line for each of them."""
     found = BreakerLog(settings.state.database, stream).accept(*queries)
     return [f"{stream}: {described(trip.found)}." for trip in found]
 
 
 def resend(settings: Settings, table: str) -> str:
-    """Forget what the topics of a table have; return a line that says what was done."""
+    """Forget the positions of a table's topics; return a line that describes the result."""
     positions = SinkPositions(settings.state.database)
     sinks = positions.sinks_of(table)
     if not sinks:
@@ -55,7 +55,7 @@ def resend(settings: Settings, table: str) -> str:
 
 
 def absent_files(settings: Settings, stream: str) -> list[str]:
-    """Names of the files that were discovered, were not given up, are in no table, and are not in the landing zone."""
+    """Return the discovered files, not given up, that are neither in a table nor in the landing zone."""
     zone = landing_zone(settings, stream)
     if not zone.is_there():
         raise UnavailableError(f"The landing folder {local_path(zone.root)} does not exist.", "Mount its disk.")
@@ -67,7 +67,7 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
 
 
 def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
-    """Offsets that were removed before they were read and not given up: by partition, the first one and the next."""
+    """Return the offsets removed before they were read and not given up: by partition, the first and the next one."""
     with catalog_errors():
         catalog, names = open_catalog(settings), stream_tables(stream)
         recorded = recorded_topic(catalog.load_table(names.ledger).properties)
@@ -80,7 +80,7 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
     wanted = {partition: position.next(partition) for partition in partitions}
-    if found.unfinished:  # of a batch over the past, which comes before the position
+    if found.unfinished:  # from a batch over the past, which precedes the position
         past = Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
         wanted |= {partition: first for partition, first, _ in reversed(past)}
     return {
@@ -91,7 +91,7 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
 
 
 def topic_of(settings: Settings, stream: str) -> str | None:
-    """Name of the topic that a stream comes from; None for files."""
+    """Return the name of the topic that a stream comes from; None for files."""
     with catalog_errors():
         catalog, name = open_catalog(settings), stream_tables(stream).ledger
         recorded = recorded_topic(catalog.load_table(name).properties) if catalog.table_exists(name) else None
@@ -99,13 +99,13 @@ def topic_of(settings: Settings, stream: str) -> str | None:
 
 
 def give_up_offsets(settings: Settings, stream: str, lost: dict[int, tuple[int, int]]) -> None:
-    """Let lost offsets become dead letters, so that the stream resumes behind them."""
+    """Let lost offsets become dead letters, so that the stream resumes after them."""
     for partition, (_, behind) in lost.items():
         give_up_before(settings.state.database, stream, partition, behind)
 
 
 def give_up(settings: Settings, stream: str, names: list[str]) -> None:
-    """Let files become dead letters if they are absent when the consumer comes to them."""
+    """Let files become dead letters if they are missing when the consumer reads them."""
     LandingLog(settings.state.database, stream).give_up(names)
 
 

@@ -1,7 +1,7 @@
-"""The query that replays dead letters: the stream's own in another form, like a batch over the past.
+"""The query that replays dead letters: a variant of the stream's own query, like a batch over the past.
 
-It has the stream's lease, so that they take turns, and its numbers and markers, so that all that follows bronze takes
-what it lands. It does not read the source, which may be gone, except for what is too large for a dead letter.
+It uses the stream's lease, so that the two take turns, and the stream's numbers and markers, so that all layers behind
+bronze process its rows. It does not read the source, which may be gone, except units too large for a dead letter.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ _SHOWN_BYTES = 100
 
 
 class ReplayQuery(BronzeQuery):
-    """A replay of dead letters of a stream. What is paused has no dead letters yet."""
+    """A replay of dead letters of a stream. A paused micro-batch has no dead letters yet."""
 
     pausing = None
     spark_settings: Mapping[str, str] = {
@@ -59,11 +59,11 @@ class ReplayQuery(BronzeQuery):
 
     @property
     def done(self) -> Replayed:
-        """What became of the dead letters."""
+        """Results of the replay."""
         return self._prepared.replaying.done
 
     def prepare(self) -> None:
-        """Make the contract the current one, and look where the tables are. Nothing new is discovered."""
+        """Make the contract current, and read the position of the tables. Nothing new is discovered."""
         catalog = open_catalog(self._settings)
         self._source, source = _source_of(catalog, self._settings, self.stream)
         schema_ids = SchemaIds(self._settings, self.stream)
@@ -74,7 +74,7 @@ class ReplayQuery(BronzeQuery):
         self._prepared.replaying.ask(self._wanted)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
-        """Start the replay. It has nothing more to take once each dead letter was tried."""
+        """Start the replay. It is finished once each dead letter was tried."""
         prepared, held = self._prepared, self._held
         if held is None:
             raise RuntimeError("A query is resumed before it is started.")
@@ -91,17 +91,17 @@ class ReplayQuery(BronzeQuery):
         return follow(spark, self.name, look, self._trigger.seconds, bulletin)
 
     def _wants(self, trip: Trip) -> bool:  # noqa: ARG002 - it is left to the stream
-        """Whether this run would take a paused micro-batch."""
+        """Return whether this run would take a paused micro-batch."""
         return False
 
     def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
-        """Nothing is read from the source."""
+        """Do nothing: the source is not read."""
 
 
 def preview(
     settings: Settings, contract: Contract, wanted: Replay, start_session: Callable[[], SparkSession]
 ) -> Replayed:
-    """Judge the dead letters that would be replayed, without a change to anything."""
+    """Judge the dead letters that would be replayed, without changing anything."""
     stream = contract.stream
     with catalog_errors():
         catalog = open_catalog(settings)
@@ -119,7 +119,7 @@ def preview(
 
 
 def report(done: Replayed, wanted: Replay, *, dry_run: bool = False) -> str:
-    """What became of the dead letters, or would become of them, by reason."""
+    """Describe the outcomes of a replay, or of its dry run, by reason."""
     if not done.letters:
         return "No dead letters to replay." if not wanted.choice.where else "No dead letters meet the condition."
     totals = dict.fromkeys(ReplayOutcome, 0)
@@ -150,7 +150,7 @@ def report(done: Replayed, wanted: Replay, *, dry_run: bool = False) -> str:
 
 
 def _source_of(catalog: Catalog, settings: Settings, stream: str) -> tuple[str, Source[Any]]:
-    """The source that filled the tables of a stream, and its kind."""
+    """Return the kind of source that filled the tables of a stream, and the source."""
     ledger = stream_tables(stream).ledger
     if not catalog.table_exists(ledger):
         raise UsageError(f"{stream} has no tables yet: nothing has landed.", f"Run `consumer run {stream}` first.")
@@ -169,5 +169,5 @@ def _raw(raw: bytes) -> str:
 
 
 def _shown(text: str) -> str:
-    """Text for a terminal, which control characters could confuse."""
+    """Escape control characters, which could confuse a terminal."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

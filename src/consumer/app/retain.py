@@ -1,9 +1,9 @@
 """Retention: landed files that the tables hold in full are removed, or moved to an archive, once they are old enough.
 
-Of tables, :mod:`consumer.app.retain_rows` removes rows that are not needed.
+:mod:`consumer.app.retain_rows` removes rows of tables that are not needed.
 
-A file stays while anything of it is needed, or in doubt: the reasons are counted. It is looked at again before it is
-removed, and an archived copy is compared with what was read, so that the command can be killed at any point.
+A file is kept while any part of it is needed, or in doubt: the reasons are counted. It is checked again before it is
+removed, and an archived copy is compared with the content that was read, so the command can be killed at any point.
 """
 
 import json
@@ -70,31 +70,31 @@ _CLOSED = compare.EqualTo(OUTCOME, str(ReplayOutcome.CLOSED))
 
 @dataclass
 class Retained:
-    """What retention did to the landed files of a stream, or would do."""
+    """The result of retention for a stream, or of its dry run."""
 
     stream: str
     older_than: str
     archive: str | None
     files: int = 0
-    """Files in the landing zone before."""
+    """Number of files in the landing zone before."""
     removed: int = 0
     bytes: int = 0
-    """Bytes of the files that were removed."""
+    """Bytes of the removed files."""
     kept: dict[str, int] = field(default_factory=dict)
-    """How many files were old enough, and were kept, by reason."""
+    """Number of files that were old enough but kept, by reason."""
     rows: list[RetainedRows] = field(default_factory=list)
-    """What it did to rows of tables."""
+    """Results for rows of tables."""
     problem: str = ""
-    """Why the stream was left alone."""
+    """Why the stream was skipped."""
 
 
 class NotOursError(UsageError):
-    """Files would be removed from an address that may be somebody else's."""
+    """Files would be removed from an address that may belong to somebody else."""
 
 
 @dataclass
 class _Source:
-    """What the ledger says of a file."""
+    """The entries of a file in the ledger."""
 
     landings: int = 0
     size: int = 0
@@ -116,10 +116,11 @@ def retain(
     is_ending: Callable[[], bool] = lambda: False,
     only: Container[str] | None = None,
 ) -> Retained:
-    """Remove the landed files of a stream, or only some, that are older than a time and that its tables hold in full.
+    """Remove landed files of a stream that are older than a time and that its tables hold in full.
 
-    With an `archive`, each is copied below it first, under the name of the stream and its own. `is_ending` is asked
-    before each file. Where the stream has an address of its own, files are removed with `in_source` only.
+    `only` limits them to some names. With an `archive`, each file is first copied below it, under the name of the
+    stream and its own name. `is_ending` is called before each file. If the stream has its own address, files are
+    removed with `in_source` only.
     """
     zone, target = landing_zone(settings, stream), archive_of(settings, stream, archive)
     if zone.is_own and not in_source:
@@ -142,7 +143,7 @@ def retain(
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
-            """Why a file is kept; None if it is removed."""
+            """Remove a file; return why it is kept, or None."""
             name, file = item
             source = sources.get(name)
             if source is None or source.landed_at is None or source.landed_at >= before:
@@ -179,10 +180,10 @@ def retain_all(
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> list[Retained]:
-    """Retain landed files of streams, and rows of their tables; without a time, by their contracts.
+    """Apply retention to landed files of streams, and to rows of their tables; without a time, by their contracts.
 
-    `what` is by default landed files alone, or, without a time, all that the contract names. What fails for one stream
-    does not keep the others.
+    By default, `what` is landed files only, or, without a time, everything in the contract's retention. An unavailable
+    server, or an address that may belong to somebody else, is the problem of one stream: the others are processed.
     """
     done = []
     for stream in streams:
@@ -208,7 +209,7 @@ def retain_all(
 def _ages(
     stream: str, asked: Retention | None, older_than: timedelta | None, what: Collection[Removable]
 ) -> dict[Removable, timedelta]:
-    """How old each of what is to be removed has to be."""
+    """Return the minimum age for removal, by what is removed."""
     if older_than is not None:
         return dict.fromkeys(what or [Removable.LANDED], older_than)
     by_contract = {each: age for each in Removable if asked and (age := asked.age_of(each)) is not None}
@@ -224,18 +225,18 @@ def _ages(
 
 
 def streams_with_retention(settings: Settings, streams: Sequence[str] = ()) -> list[str]:
-    """The streams, of all or some, whose contracts have a retention."""
+    """Return the streams, of the given ones or of all, whose contracts have a retention."""
     names = streams or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     return [name for name in names if load_contract(settings.contracts, name).retention]
 
 
 def as_json(done: Sequence[Retained]) -> str:
-    """What was done, for programs."""
+    """Return the results as JSON."""
     return json.dumps([asdict(each) for each in done], indent=2)
 
 
 def lines(done: Sequence[Retained], *, dry_run: bool) -> Iterator[str]:
-    """What was done, for people."""
+    """Yield the results as lines for people."""
     from rich.filesize import decimal
 
     for each in done:
@@ -259,7 +260,7 @@ def lines(done: Sequence[Retained], *, dry_run: bool) -> Iterator[str]:
 
 
 def archive_of(settings: Settings, stream: str, archive: str | None) -> LandingZone | None:
-    """Where the files of a stream are archived."""
+    """Return the place where files of a stream are archived; None without an archive."""
     if archive is None:
         return None
     target = zone_at(f"{as_uri(folder_or_address(archive))}/{stream}", settings.s3)
@@ -274,7 +275,7 @@ def archive_of(settings: Settings, stream: str, archive: str | None) -> LandingZ
 
 
 def _ledger(catalog: Catalog, stream: str, zone: LandingZone) -> Table:
-    """The ledger of a stream that reads files from a landing zone."""
+    """Load the ledger of a stream that reads files from a landing zone."""
     name = stream_tables(stream).ledger
     if not catalog.table_exists(name):
         raise UsageError(f"{stream} has no tables yet.", f"Run `consumer run {stream}`.")
@@ -291,7 +292,7 @@ def _ledger(catalog: Catalog, stream: str, zone: LandingZone) -> Table:
 
 
 def _sources(ledger: Table, wanted: Mapping[str, object]) -> dict[str, _Source]:
-    """What the ledger says of some files."""
+    """Read the ledger's entries of some files."""
     columns = ("source", "size", "etag", "content_hash", "bronze", "dead_letters", "landed_at", REPLAY)
     found: dict[str, _Source] = {}
     names = pa.array([*wanted], pa.string())
@@ -310,7 +311,7 @@ def _sources(ledger: Table, wanted: Mapping[str, object]) -> dict[str, _Source]:
 def _whole(
     catalog: Catalog, names: StreamTables, sources: Mapping[str, _Source], before: datetime
 ) -> Callable[[str], str | None]:
-    """Say why the tables do not hold all that is needed of a file; None if they do."""
+    """Return a function that says why a file is still needed beside the tables; None if it is not."""
     if not sources:
         return lambda _: None
     old = compare.And(compare.LessThan(LANDED_AT, before.isoformat()), _between(SOURCE, sources))
@@ -337,7 +338,7 @@ def _whole(
 
 
 def _add_removed(catalog: Catalog, names: StreamTables, rows: Counter[str], dead: Counter[str]) -> None:
-    """Count rows that were erased as if they were there: the account has them."""
+    """Count erased rows, which the account lists, as if they still existed."""
     if not catalog.table_exists(names.removals):
         return
     columns = ("table", "source", "rows")
@@ -350,7 +351,7 @@ def _add_removed(catalog: Catalog, names: StreamTables, rows: Counter[str], dead
 def _add_expired(
     catalog: Catalog, names: StreamTables, letters: Table, dead: Counter[str], sources: Mapping[str, _Source]
 ) -> None:
-    """Count dead letters that retention removed as if they were there: the attempts have them."""
+    """Count dead letters removed by retention, which the attempts list, as if they still existed."""
     if not expired_of(letters.properties).rows or not catalog.table_exists(names.attempts):
         return
     near = _between(SOURCE, sources)
@@ -372,7 +373,7 @@ def _add_expired(
 
 
 def remove_files(zone: LandingZone, names: Iterable[str]) -> int:
-    """Remove files of an archive, if they are there; return how many there were."""
+    """Remove existing files of an archive; return their number."""
     removed = 0
     for name in names:
         uri = zone.uri_of(name.lstrip("/"))
@@ -383,13 +384,13 @@ def remove_files(zone: LandingZone, names: Iterable[str]) -> int:
 
 
 def _between(column: str, names: Collection[str]) -> Any:
-    """Condition of rows whose sources are near some: names sort by time, so data files of other times are not read."""
+    """Return a condition for sources between the given names: these sort by time, so other data files are not read."""
     first, last = min(names), max(names)
     return compare.And(compare.GreaterThanOrEqual(column, first), compare.LessThanOrEqual(column, last))
 
 
 def _rows_of(table: Table, condition: Any) -> Counter[str]:
-    """How many rows of a table each source has."""
+    """Count the rows of a table by source."""
     found: Counter[str] = Counter()
     for batch in table.scan(condition, selected_fields=(SOURCE,)).to_arrow_batch_reader():
         for each in pc.value_counts(batch.column(SOURCE)).to_pylist():
@@ -405,7 +406,7 @@ def _rows(table: Table, condition: Any, columns: tuple[str, ...]) -> list[dict[s
 def _take(
     zone: LandingZone, target: LandingZone | None, name: str, file: StoredFile, source: _Source, *, dry_run: bool
 ) -> str | None:
-    """Remove a file, after it was archived; say why it is kept, or return None."""
+    """Archive and remove a file; return why it is kept, or None."""
     is_touched = file.etag != source.etag
     if is_touched and not source.content_hash:
         return CHANGED
@@ -431,11 +432,11 @@ def _take(
 
 
 def _archived(target: LandingZone, name: str, data: bytes, digest: str) -> bool:
-    """Copy a file to the archive; whether the archive has it then. Files behind a linked folder have absolute names."""
+    """Copy a file to the archive; return whether the archive has it. Files in a linked folder have absolute names."""
     uri = target.uri_of(name.lstrip("/"))
     try:
         target.storage.write_new(uri, data)
-    except FileExistsError:  # of a retention that was killed, or that was refused
+    except FileExistsError:  # from a retention that was killed or refused
         try:
             return content_hash(target.storage.read(uri)) == digest
         except LakeproofError:

@@ -1,7 +1,7 @@
 """Retention of rows: dead letters that a replay has closed, and silver's conflicts and late rows, once they are old.
 
-What was removed is accounted for by a property of the table that the same commit sets: how many rows, and the sum of
-their hashes. The ledger keeps what it counted. Rows stay while ledger and table differ.
+A property of the table, set in the same commit, accounts for removed rows: their number, and the sum of their hashes.
+The ledger keeps its counts. Rows are kept while ledger and table differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ from lakeproof.wording import count_of
 
 UNEVEN = "ledger and table differ: see `reader verify`"
 _QUERY = "retention"
-_AT_ONCE = 100_000  # dead letters that one commit removes: the driver and each task hold their places
+_AT_ONCE = 100_000  # most dead letters that one commit removes: the driver and each task hold their places
 _LETTER_KEYS = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}", LETTER: f"coalesce(row.{ATTEMPT}, 1)"}
 
 Wanted = Callable[[pa.RecordBatch], Sequence[bool]]
@@ -57,18 +57,18 @@ Wanted = Callable[[pa.RecordBatch], Sequence[bool]]
 
 @dataclass
 class RetainedRows:
-    """What retention did to the rows of a table, or would do."""
+    """The result of retention for the rows of a table, or of its dry run."""
 
     table: str
     older_than: str
     removed: int = 0
     kept: str = ""
-    """Why rows that are old enough stay."""
+    """Why rows that are old enough are kept."""
 
 
 @dataclass(frozen=True)
 class _Total:
-    """A set of rows: how many, and the sum of their hashes."""
+    """The number of rows in a set, and the sum of their hashes."""
 
     rows: int = 0
     hash: int = 0
@@ -79,15 +79,15 @@ class _Total:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Rows that are old enough: a data frame of keys, and the same for rows of Arrow."""
+    """Rows that are old enough: a data frame of their keys, and a predicate for Arrow rows."""
 
     keys: DataFrame
     on: Mapping[str, str]
     wanted: Wanted
     before: int
-    """All of them are from micro-batches with lower numbers."""
+    """All of these rows are from micro-batches with lower numbers."""
     others: int = 0
-    """How many more are left to later commits."""
+    """Number of rows that are left to later commits."""
 
 
 def retain_rows(
@@ -99,7 +99,7 @@ def retain_rows(
     dry_run: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> list[RetainedRows]:
-    """Remove rows of a stream's tables that are older than a time; which ones, `ages` says."""
+    """Remove rows of a stream's tables that are older than the given ages."""
     with lease(settings.state.database, f"retention.{stream}"), lease(settings.state.database, LEASE):
         with catalog_errors():
             catalog = open_catalog(settings)
@@ -116,7 +116,7 @@ def retain_rows(
 
 
 def _tables(stream: str, what: Removable) -> list[str]:
-    """The table that rows are removed from, and those that say which."""
+    """Return the table from which rows are removed, and the tables that determine which rows."""
     names, silver = stream_tables(stream), silver_tables(stream)
     if what is Removable.DEAD_LETTERS:
         return [names.dead_letters, names.attempts]
@@ -158,7 +158,7 @@ class _Retention:
                 return
 
     def _letters(self, limit: datetime) -> _Chosen | None:
-        """The oldest dead letters that were closed before a time, by replays that the ledger has."""
+        """Return the oldest dead letters that were closed before a time, by replays in the ledger."""
         names = stream_tables(self._stream)
         keys = [SOURCE, POSITION, LETTER]
         replayed = self._rows(names.ledger).where(sf.col(REPLAY).isNotNull())
@@ -186,7 +186,7 @@ class _Retention:
         )
 
     def _verdicts(self, table: OpenTable, limit: datetime) -> _Chosen | None:
-        """The rows of whole micro-batches that were judged before a time, and that silver has."""
+        """Return the rows of whole micro-batches that were judged before a time and are in silver."""
         newest = open_table(self._spark, silver_tables(self._stream).kept, silver_query(self._stream)).newest()
         ledger = self._rows(stream_tables(self._stream).ledger)
         recent = sf.min(sf.when(sf.col(INGESTED_AT) >= sf.lit(limit), sf.col("micro_batch_id")))
@@ -204,7 +204,7 @@ class _Retention:
         return self._spark.table(f"{CATALOG}.{name}")
 
     def _sums(self, before: int, wanted: Wanted) -> tuple[_Total, _Total]:
-        """The rows of the micro-batches before a number: all that are held, and those that are to be removed."""
+        """Sum up the rows of micro-batches before a number: all rows, and the rows to remove."""
         with catalog_errors():
             table = self._catalog.load_table(self._table)
             columns = {column.name: column.name for column in table.schema().fields}
@@ -215,7 +215,7 @@ class _Retention:
         return held, old
 
     def _is_even(self, before: int, has: _Total) -> bool:
-        """Whether the ledger has counted as many rows in these micro-batches, and hashed the same ones."""
+        """Return whether the ledger has the same number of rows and the same hashes for these micro-batches."""
         names, silver = stream_tables(self._stream), silver_tables(self._stream)
         ledger = self._rows(names.ledger if self._is_of_letters else silver.ledger)
         ledger = ledger.where(sf.col("micro_batch_id").between(0, before - 1))
@@ -241,7 +241,7 @@ class _Retention:
 
 
 def _values(counts: str) -> Column:
-    """The sum of the values of a map."""
+    """Return the sum of the values of a map."""
     values = sf.coalesce(sf.map_values(counts), sf.array().cast("array<bigint>"))
     return sf.aggregate(values, sf.lit(0).cast("bigint"), lambda total, value: total + value)
 
@@ -262,7 +262,7 @@ def _sums_in(part: Scan, wanted: Wanted, fields: Sequence[Field]) -> tuple[_Tota
 
 
 def lines_of(done: Sequence[RetainedRows], *, dry_run: bool) -> Iterator[str]:
-    """What was done, for people."""
+    """Yield the results as lines for people."""
     for each in done:
         said = "would be removed" if dry_run else "removed"
         yield f"{each.table}: {count_of(each.removed, 'row')} older than {each.older_than} {said}."

@@ -1,4 +1,4 @@
-"""What the commands start: the queries of a run, the query of a mode, a rebuild."""
+"""Entry points of the commands: the queries of a run, the query of a mode, a rebuild."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from lakeproof.settings import Settings
 def run_streams(
     asked: Asked, trigger: Trigger, source: str, period: Period | None, *, maintained: bool = False
 ) -> None:
-    """Run streams from a kind of source, or a batch over the past of one stream, into the layers that are asked for.
+    """Run streams from a kind of source, or a batch over the past of one stream, into the requested layers.
 
     With `maintained`, their tables are maintained meanwhile.
     """
@@ -61,7 +61,7 @@ def run_streams(
 
 
 def run_replay(asked: Asked, wanted: Replay) -> str:
-    """Replay dead letters of a stream, and fill the layers behind bronze; return lines that say what was done."""
+    """Replay dead letters of a stream, and fill the layers behind bronze; return lines that describe the result."""
     settings, (stream,) = asked.settings, asked.contracts
     trigger = Trigger(available_now=True)
     query = ReplayQuery(settings, stream, wanted)
@@ -70,7 +70,7 @@ def run_replay(asked: Asked, wanted: Replay) -> str:
 
 
 def run_preview(asked: Asked, wanted: Replay) -> str:
-    """Say what a replay would do."""
+    """Describe the result of a dry run of a replay."""
     settings, (stream,) = asked.settings, asked.contracts
     start = partial(start_session, settings, f"lakeproof consumer {stream}", PLANNING_ONLY)
     try:
@@ -95,7 +95,7 @@ def run_retention(
     in_source: bool,
     dry_run: bool,
 ) -> list[Retained]:
-    """Remove what has expired of streams."""
+    """Remove the expired files and rows of streams."""
     session = cache(partial(start_session, settings, "lakeproof consumer retain"))
     try:
         return retain_all(
@@ -124,7 +124,7 @@ def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:
 
 
 def run_rebuild(asked: Asked) -> str:
-    """Fill a layer again; return a line that says what was done."""
+    """Fill a layer again; return a line that describes the result."""
     settings = asked.settings
     layer = next(each for each in layers_of(asked) if each.tables)
     try:
@@ -141,7 +141,7 @@ def _run(
     urgent: Sequence[str] = (),
     watched: Sequence[str] = (),
 ) -> None:
-    """Run queries, and let Prometheus watch streams or a mode."""
+    """Run queries, and let other programs watch streams or a mode."""
     start = partial(
         start_session,
         settings,
@@ -165,7 +165,7 @@ def _run(
 def _watchers(
     settings: Settings, queries: Sequence[Query], watched: Sequence[str], around: ExitStack, trigger: Trigger
 ) -> Iterator[Started]:
-    """Start what tells other programs of a run; yield what is called once the queries are started."""
+    """Start the reporting of a run to other programs; yield callbacks for when the queries are started."""
     if watched and settings.monitor.metrics:
         from consumer.app.monitor import monitored
 
@@ -182,7 +182,7 @@ def _watchers(
 
 
 def _with_cores(settings: Settings, held: int) -> Settings:
-    """The settings with more cores of Spark's on this machine: those that are held or kept free mostly wait."""
+    """Return the settings with more Spark cores on this machine: cores that are held or kept free mostly wait."""
     if not held or settings.spark.master != "local[*]":
         return settings
     master = f"local[{(os.cpu_count() or 1) + held}]"

@@ -1,4 +1,4 @@
-"""A query that was started, as the application sees it: one of our own loop, or queries of Spark."""
+"""A started query, as the application sees it: a query in our own loop, or queries of Spark."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -8,48 +8,48 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Running(Protocol):
-    """A query that was started."""
+    """A started query."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it does nothing more."""
+        """Whether the query has ended."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is in a micro-batch that is worth waiting for."""
+        """Whether the query is in a micro-batch that is worth waiting for."""
 
     def failure(self) -> Exception | None:
-        """Why it failed."""
+        """Return the error that ended the query; None if there is none."""
 
     def drain(self) -> None:
-        """Wait until it has taken all that is available; raise the error that it failed with."""
+        """Wait until the query has processed all available data; raise its error if it failed."""
 
     def stop(self) -> None:
-        """End it."""
+        """End the query."""
 
 
 class Paused:
-    """A query that takes nothing, since an operator has to decide first."""
+    """A query that processes nothing, since an operator has to decide first."""
 
     has_ended = True
     is_busy = False
 
     def failure(self) -> Exception | None:
-        """Nothing: it was not started."""
+        """Return None: the query was not started."""
         return None
 
     def drain(self) -> None:
-        """Do nothing: there is nothing that it may take."""
+        """Do nothing: the query may not process anything."""
 
     def stop(self) -> None:
-        """Do nothing: it was not started."""
+        """Do nothing: the query was not started."""
 
 
 class SparkQueries:
-    """Streaming queries of Spark that are started and end together.
+    """Streaming queries of Spark that start and end together.
 
-    A source that Spark ends by itself does not know of the application's stop file: the query declines a micro-batch,
-    before anything of it is read, and the next run begins with that one.
+    A source that Spark ends by itself does not know the application's stop file: the query declines a micro-batch
+    before reading any of it, and the next run begins with that micro-batch.
     """
 
     def __init__(
@@ -61,34 +61,34 @@ class SparkQueries:
         can_be_cut: bool = False,
     ) -> None:
         self._queries = queries
-        self._end_themselves = end_themselves  # once they have taken what was there when they were started
+        self._end_themselves = end_themselves  # once they have processed what was available at their start
         self._has_declined = has_declined
-        self._can_be_cut = can_be_cut  # what was not noted as done is done again
+        self._can_be_cut = can_be_cut  # work that was not noted as done is repeated
 
     @property
     def has_ended(self) -> bool:
-        """Whether one of them has ended."""
+        """Whether one of the queries has ended."""
         return not all(query.isActive for query in self._queries)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a trigger is active, or the first one, which may repeat a micro-batch without asking."""
+        """Whether a trigger is active, or the first one is starting, which may repeat a micro-batch without asking."""
         if self._can_be_cut:
             return False
-        # Spark says it in no other way: tests/consumer/app/test_contracts.py holds the text.
+        # Spark offers no other way: tests/consumer/app/test_contracts.py checks the text.
         return any(
             status["isTriggerActive"] or status["message"].startswith("Initializing")
             for status in (query.status for query in self._queries)
         )
 
     def failure(self) -> Exception | None:
-        """Why one of them failed; None if it declined a micro-batch."""
+        """Return the error of one of the queries; None if it declined a micro-batch."""
         if self._has_declined():
             return None
         return next((error for query in self._queries if (error := query.exception())), None)
 
     def drain(self) -> None:
-        """Wait until they have taken all that is available."""
+        """Wait until the queries have processed all available data."""
         try:
             for query in self._queries:
                 query.awaitTermination() if self._end_themselves else query.processAllAvailable()
@@ -97,6 +97,6 @@ class SparkQueries:
                 raise
 
     def stop(self) -> None:
-        """End all of them."""
+        """End all queries."""
         for query in self._queries:
             query.stop()

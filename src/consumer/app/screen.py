@@ -1,6 +1,6 @@
-"""What a run shows on a terminal while it takes what has landed: how far it is, and in the end what became of it.
+"""The terminal display of a run that takes what has landed: its progress, and a summary at the end.
 
-All of it is made from what the run logs. Without a terminal nothing is shown.
+It is derived from the log events of the run. Without a terminal, nothing is shown.
 """
 
 import logging
@@ -23,7 +23,7 @@ from consumer.app.session import running_context
 
 _POLL_SECONDS = 0.5
 _SIZES = ("files", "offsets")
-"""What sources count: a run has sources of one kind."""
+"""Units of sources; all sources of a run have the same kind."""
 _WORDS = {"bronze": "rows", "dead_letters": "dead letters", "rows": "windows written"}
 _ONE = {"anomalies": "anomaly", "windows written": "window written"}
 _COUNTED = (
@@ -35,13 +35,13 @@ _COUNTED = (
     ("sent", "table", "topic of ", ("messages",)),
     ("published", "table", "files of ", ("windows",)),
 )
-"""Of each event that is logged: which field says whose it is, what its line begins with, and what is counted. Lines
-have this order, in which tables are filled."""
+"""Log events: the field with the owner's name, the beginning of its line, and the fields that are counted. Lines have
+this order, in which tables are filled."""
 
 
 @dataclass
 class _Judged:
-    """What is being judged: how much, by which group of Spark's jobs, and which share of it is done."""
+    """A micro-batch that is being judged: its size, its group of Spark jobs, and the share that is done."""
 
     sizes: Counter[str]
     jobs: str
@@ -49,7 +49,7 @@ class _Judged:
 
 
 class Tally:
-    """Counts what is logged, as a processor of structlog."""
+    """Counts log events, as a processor of structlog."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, str], Counter[str]] = {}
@@ -82,34 +82,34 @@ class Tally:
 
     @property
     def unit(self) -> str:
-        """What the sources count: files, or offsets of topics."""
+        """Unit of the sources: files, or offsets of topics."""
         return next((name for name in _SIZES if name in self._waiting or name in self._taken), _SIZES[0])
 
     @property
     def waiting(self) -> int | None:
-        """How much there was to take at the start; None where that is not known."""
+        """Amount that was waiting at the start; None if unknown."""
         return self._waiting[self.unit] if self._waiting else None
 
     @property
     def taken(self) -> int:
-        """How much was taken, with the share that is done of what is being judged."""
+        """Amount taken so far, with the finished share of what is being judged."""
         judged = list(self._judged.values())
         return self._taken[self.unit] + sum(int(each.sizes[self.unit] * each.share) for each in judged)
 
     def look(self, share_of: Callable[[str], float]) -> None:
-        """Find out which share of what is being judged is done; when its jobs have ended, that is what it was."""
+        """Update the finished share of what is being judged; it stays the same after the jobs have ended."""
         for each in list(self._judged.values()):
             each.share = max(each.share, share_of(each.jobs))
 
     def lines(self) -> list[str]:
-        """What became of it: a line for each table, topic or folder of files."""
+        """Return the results: a line for each table, topic or folder of files."""
         width = max((len(name) for _, name in self._counts), default=0)
         return [f"{name:{width}}  {_numbers(counts)}" for (_, name), counts in sorted(self._counts.items())]
 
 
 @contextmanager
 def screen(*, available_now: bool) -> Iterator[None]:
-    """Show on a terminal how far a run is that takes what has landed; at its end, what became of it."""
+    """On a terminal, show the progress of a run that takes what has landed, and its results at the end."""
     if not (available_now and sys.stderr.isatty()):
         yield
         return
@@ -117,10 +117,10 @@ def screen(*, available_now: bool) -> Iterator[None]:
     console, ended = Console(stderr=True), Event()
     columns = (SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
-        # Lines of the log go above the bar: it has taken the place of standard error.
+        # Log lines are printed above the bar, which has replaced standard error.
         structlog.configure(
             processors=[tally, *before["processors"]],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # which says what is being judged
+            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # for the event "judging"
             logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         )
         task = bar.add_task("Starting Spark …", total=None)
@@ -128,7 +128,7 @@ def screen(*, available_now: bool) -> Iterator[None]:
         def show() -> None:
             while not ended.wait(_POLL_SECONDS):
                 tally.look(_share_of_tasks)
-                # Rich's own clock stops when the bar is full, but other layers may be filled for a while.
+                # Rich's own clock stops when the bar is full, but filling other layers may take longer.
                 line = f"{how_far(tally)} {monotonic() - began:.0f} s"
                 bar.update(task, total=tally.waiting, completed=tally.taken, description=line)
 
@@ -145,7 +145,7 @@ def screen(*, available_now: bool) -> Iterator[None]:
 
 
 def how_far(tally: Tally) -> str:
-    """What is shown beside the bar."""
+    """Return the text beside the bar."""
     if not tally.started:
         return "Starting Spark …"
     if tally.waiting is None:
@@ -157,7 +157,7 @@ def how_far(tally: Tally) -> str:
 
 
 def summed_up(tally: Tally, seconds: float) -> list[str]:
-    """The lines that a run ends with."""
+    """Return the final lines of a run."""
     lines = tally.lines()
     begin = f"{'Stopped after' if tally.stopping else 'Done in'} {seconds:.0f} s"
     if tally.stopping and tally.waiting:
@@ -173,12 +173,12 @@ def _numbers(counts: Counter[str]) -> str:
 
 
 def _counted(number: int, what: str) -> str:
-    """A number and what it counts, in the singular if it is one."""
+    """Return a number with its unit, in the singular for one."""
     return f"{number:,} {_ONE.get(what, what.removesuffix('s')) if number == 1 else what}"
 
 
 def _share_of_tasks(jobs: str) -> float:
-    """How many tasks of a group of jobs are done, of those that are running now; 0 where none is."""
+    """Return the share of finished tasks in the running jobs of a group; 0 without running jobs."""
     context = running_context()
     if context is None:
         return 0.0

@@ -1,6 +1,6 @@
-"""The Spark session, configured in one place, and the shortcuts around its start.
+"""The Spark session, configured in one place, and the shortcuts that speed up its start.
 
-Each shortcut has a name, by which LAKE_SPARK_WITHOUT turns it off: see docs/decisions/0007-quick-start.md.
+LAKE_SPARK_WITHOUT turns off shortcuts by name: see docs/decisions/0007-quick-start.md.
 """
 
 import gc
@@ -48,19 +48,19 @@ log = structlog.get_logger()
 PLANNING_ONLY = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 """Options for a driver whose JVM plans and commits while Python workers carry the data.
 
-Its second compiler would take processor time from them, as much as all the rest of the JVM over a backlog of 300 MB.
-With one compiler, the JVM reserves 48 MB for compiled code instead of 240 MB. Spark's generated classes fill these
-within minutes of a stream; from then on the JVM discards compiled code and compiles it again.
+The second JIT compiler would take processor time from the workers, over a backlog of 300 MB as much as all the rest of
+the JVM. With one compiler, the JVM reserves 48 MB for compiled code instead of 240 MB. Spark's generated classes fill
+these within minutes of a stream; from then on the JVM discards compiled code and compiles it again.
 """
 
 _NICENESS = 10
 _INCUBATOR = b"WARNING: Using incubator modules"
-# Tells the JVM that a launch has started from other children of this process.
+# Distinguishes the JVM that a launch has started from other children of this process.
 _LAUNCH = "LAKEPROOF_LAUNCH"
 _EXIT_SECONDS = 300.0
 
 _ENDS = ExitStack()
-"""What the session changed in this process, and how to undo it. PySpark has one context for each process."""
+"""Callbacks that undo the session's changes to this process. PySpark has one context for each process."""
 
 
 def start_session(
@@ -71,12 +71,12 @@ def start_session(
     urgent: Sequence[str] = (),
     weights: Mapping[str, int] | None = None,
 ) -> SparkSession:
-    """Start Spark with the catalog ``lake`` in place, or take the session that runs.
+    """Start Spark with the catalog ``lake``, or return the running session.
 
-    `java_options` are more options for the driver's JVM, as :data:`PLANNING_ONLY`. To `archive_to`, the JVM archives
-    the classes that it has loaded when it ends. Tasks of the scheduler pools `urgent` get the next core that is free;
-    if there are any, Python workers on this machine leave the processor to the JVM. Other pools share the cores by
-    their `weights`, or evenly.
+    `java_options` are more options for the driver's JVM, such as :data:`PLANNING_ONLY`. At its end, the JVM archives
+    its loaded classes in `archive_to`. Tasks of the scheduler pools `urgent` get the next free core; if there are
+    urgent pools, Python workers on this machine leave the processor to the JVM. Other pools share the cores by their
+    `weights`, or evenly.
     """
     gateway, own, takes = submitted_gateway(), settings.spark, settings.spark.takes
     is_new = running_context() is None
@@ -86,9 +86,9 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        # Queries share the cores by turns: one that has much to do does not keep the others waiting.
+        # Queries take turns on the cores: a busy query does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
-        # Of what Spark's page and event logs show: names of settings, and addresses with a password.
+        # Hidden in Spark's page and event logs: settings by name, and addresses with a password.
         "spark.redaction.regex": rf"{HIDDEN}|://[^/\s:]*:[^/\s]*@",
     }
     if not gateway:
@@ -105,7 +105,7 @@ def start_session(
     if takes("workers"):
         options["spark.python.daemon.module"] = "consumer.app.worker_daemon"
     if not own.is_remote and takes("files"):
-        # Sets a file's permissions by a call; Hadoop's own class starts a process (chmod), 24 for a micro-batch.
+        # Sets a file's permissions with a call; Hadoop's own class starts a process (chmod), 24 per micro-batch.
         options["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     try:
@@ -132,10 +132,10 @@ def start_session(
 
 
 def _collect_often() -> None:
-    """Let Python's collector look only at what comes from now on, so that it makes full collections often.
+    """Let Python's garbage collector consider only new objects, so that it makes full collections often.
 
-    Until one of those, the JVM keeps each object that Python had, such as a table with its snapshots: py4j's objects
-    refer to themselves. Without this, 5,000 commits kept 2 GB.
+    Until a full collection, the JVM keeps each object that Python had, such as a table with its snapshots: py4j's
+    objects refer to themselves. Without this, 5,000 commits kept 2 GB.
     """
     gc.freeze()
     youngest, middle, _ = gc.get_threshold()
@@ -144,34 +144,34 @@ def _collect_often() -> None:
 
 
 def end_session() -> None:
-    """End Spark and its JVM, wait for that, and undo what the start changed in this process."""
+    """End Spark and its JVM, wait until they have ended, and undo the changes of the start to this process."""
     _ENDS.close()
 
 
 def _of_jvm(settings: Settings, more: Sequence[str], archive_to: Path | None) -> list[str]:
-    """Options of the driver's JVM."""
+    """Return the options of the driver's JVM."""
     jvm = [*log_options(settings), "-XX:+UseParallelGC", *more]
     if archive_to:
         return [*jvm, f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
     archive = class_archive(settings)
     if archive.exists() and settings.spark.takes("archive"):
-        # Halves the start. A JVM that the archive was not made with ignores it.
+        # Halves the start time. A JVM other than the one that made the archive ignores it.
         return [*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     return jvm
 
 
 def _of_workers(settings: Settings, urgent: bool) -> dict[str, str]:
-    """Variables that Spark's workers are started by; what somebody set stays."""
+    """Return environment variables for the start of Spark's workers; values set by the user are kept."""
     defaults, own, spark = {"PYSPARK_PYTHON": sys.executable}, dict[str, str](), settings.spark
     if spark.takes("workers"):
         own = {"LAKEPROOF_PYTHON": sys.executable, "LAKEPROOF_NICENESS": str(_NICENESS if urgent else 0)}
     if spark.is_remote:
-        # What Spark runs beside the driver has the Python of the driver.
+        # Processes that Spark starts beside the driver use the driver's Python.
         defaults = {"PYSPARK_PYTHON": spark.python_of_executors}
         own |= {"PYSPARK_DRIVER_PYTHON": sys.executable}
         own |= {"PYSPARK_PYTHON": spark.python} if spark.python else {}
     else:
-        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"  # one machine: nobody else's business
+        defaults["SPARK_LOCAL_IP"] = "127.0.0.1"  # a single machine: not reachable from others
         if spark.takes("workers"):
             defaults["PYSPARK_PYTHON"] = str(QUICK_PYTHON)
     return {name: value for name, value in defaults.items() if name not in os.environ} | own
@@ -179,7 +179,7 @@ def _of_workers(settings: Settings, urgent: bool) -> dict[str, str]:
 
 @contextmanager
 def _environment(settings: Settings, variables: Mapping[str, str]) -> Iterator[None]:
-    """Let the JVM, and so its workers, inherit variables and the secrets; then put this process's environment back."""
+    """Let the JVM, and so its workers, inherit variables and the secrets; then restore this process's environment."""
     before = dict(os.environ)
     os.environ.update(variables)
     export_secrets(settings)
@@ -194,13 +194,13 @@ def _environment(settings: Settings, variables: Mapping[str, str]) -> Iterator[N
 
 
 def running_context() -> SparkContext | None:
-    """Spark's context, while there is one and its JVM runs."""
+    """Return Spark's context while its JVM runs; otherwise None."""
     context = SparkContext._active_spark_context
     return context if context is not None and getattr(context, "_jsc", None) is not None else None
 
 
 def pools_with(urgent: Sequence[str], weights: Mapping[str, int]) -> str:
-    """Spark's file of scheduler pools, with pools that get more cores than there are before others get one."""
+    """Return Spark's file of scheduler pools; urgent pools get more cores than exist before other pools get one."""
     pools = {
         name: f"<schedulingMode>FIFO</schedulingMode><weight>{weight}</weight>" for name, weight in weights.items()
     }
@@ -210,26 +210,26 @@ def pools_with(urgent: Sequence[str], weights: Mapping[str, int]) -> str:
 
 
 def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -> SparkSession:
-    """Start Spark, with the gateway of a JVM that was submitted, or take the one that runs.
+    """Start Spark, with the gateway of a submitted JVM if there is one, or return the running session.
 
-    What the JVM is launched with is on its command line, where every user of the machine sees it. So the properties,
-    which hold secrets, follow through Py4J.
+    Every user of the machine sees the command line that launches the JVM. So the properties, which include secrets, are
+    passed through Py4J.
     """
     properties = spark_properties(settings)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
-    end_session()  # what is left of one that was stopped
+    end_session()  # remains of a stopped session
     interrupted = signal.getsignal(signal.SIGINT)
     quiet = settings.spark.takes("gateway")
     if gateway is None:
         gateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
     if settings.spark.is_remote:
         check_image(settings.spark.master, partial(java_property, gateway))
-        # After the JVM has read Spark's own files: what they say stands.
+        # After the JVM has read Spark's own files, which take precedence.
         conf.setAll([each for each in executor_defaults(settings).items() if java_property(gateway, each[0]) is None])
     context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
     if current_thread() is main_thread():
-        signal.signal(signal.SIGINT, interrupted)  # Spark would raise KeyboardInterrupt from there
+        signal.signal(signal.SIGINT, interrupted)  # Spark's handler would raise KeyboardInterrupt
     _ENDS.callback(MEMORY.forget)
     if quiet:
         _silence(context)
@@ -239,17 +239,17 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
 
 
 def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
-    with suppress(Py4JError, OSError):  # it may have ended before
+    with suppress(Py4JError, OSError):  # the JVM may have ended before
         session.stop()
         gateway.shutdown()
-    if gateway.proc:  # not of one that was submitted
+    if gateway.proc:  # not for a submitted JVM
         gateway.proc.stdin.close()
         gateway.proc.wait(_EXIT_SECONDS)
     SparkContext._gateway = SparkContext._jvm = None
 
 
 def _silence(context: SparkContext) -> None:
-    """Leave stack traces out: whoever calls the JVM gets an error, and reports it. Both print one when it is gone."""
+    """Suppress the stack traces that PySpark and Py4J print when the JVM is gone: callers get and report an error."""
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     root, own = logging.getLogger(), logging.getLogger("py4j")
     root.addFilter(_is_not_py4j)
@@ -262,15 +262,15 @@ def _silence(context: SparkContext) -> None:
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record of the root logger, which Py4J logs to instead of its own, is from somewhere else."""
+    """Return whether a record of the root logger, which Py4J uses instead of its own, is from another module."""
     return record.module != "java_gateway"
 
 
 def _launched_apart(conf: SparkConf) -> JavaGateway:
-    """Launch the JVM in a session of its own, and pass on what it says.
+    """Launch the JVM in its own process session, and forward its standard error.
 
-    So it and its workers get no signal that is sent to our process group: by a terminal, by timeout. It ends when its
-    standard input closes, however we end.
+    So the JVM and its workers get no signals that a terminal or `timeout` sends to our process group. The JVM ends when
+    its standard input closes, no matter how we end.
     """
     os.environ[_LAUNCH] = launch = uuid.uuid4().hex
     ours, theirs = os.pipe()
@@ -278,7 +278,7 @@ def _launched_apart(conf: SparkConf) -> JavaGateway:
     try:
         return launch_gateway(conf, {"start_new_session": True, "stderr": theirs})  # type: ignore[no-untyped-call]
     except BaseException:
-        # One that is given up before it could say where it listens would not look at its standard input.
+        # A JVM that is given up before it has reported its port would not watch its standard input.
         for child in psutil.Process().children():
             with suppress(psutil.Error, ProcessLookupError):
                 if child.environ().get(_LAUNCH) == launch:
@@ -289,7 +289,7 @@ def _launched_apart(conf: SparkConf) -> JavaGateway:
 
 
 def _forward(stream: int) -> None:
-    """Pass on what the JVM and its workers say, but not that Java calls a module of Spark's experimental."""
+    """Forward the output of the JVM and its workers, except Java's warning that Spark uses an incubator module."""
     with os.fdopen(stream, "rb") as lines:
         for line in lines:
             if line.startswith(_INCUBATOR):
@@ -302,5 +302,5 @@ def _forward(stream: int) -> None:
 
 
 def class_archive(settings: Settings) -> Path:
-    """Path of the archive of the JVM classes that a start loads; it lies beside the folder of the jars."""
+    """Return the path of the archive of JVM classes that a start loads, beside the folder of the jars."""
     return settings.spark.jars.absolute().parent / "spark.jsa"

@@ -1,4 +1,4 @@
-"""How large tables are, read from their metadata: no data file is opened, and each manifest is read once."""
+"""Sizes of tables from their metadata: no data file is opened, and each manifest is read once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-# New manifests of a table that one look reads: a table with thousands of them is counted after some looks.
+# Most new manifests of a table that one look reads: a table with thousands of manifests takes several looks.
 _MANIFESTS = 100
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """What a table consists of."""
+    """The size of a table."""
 
     table: str
     rows: int
@@ -32,20 +32,20 @@ class TableSize:
     bytes: int
     snapshots: int
     small_files: int | None  # data files that maintenance would compact; None until all manifests were read
-    rewritten_at: datetime | None  # when files were compacted or manifests rewritten, if that snapshot is still there
+    rewritten_at: datetime | None  # when files were compacted or manifests rewritten, if that snapshot still exists
 
 
 class Sizes:
-    """Sizes of the tables of streams, look by look."""
+    """Sizes of the tables of streams; manifests are remembered from look to look."""
 
     def __init__(self, settings: Settings, streams: Sequence[str]) -> None:
         self._settings = settings
         self._streams = streams
-        # Small files, by table, manifest and what is small: a manifest never changes.
+        # Number of small files by table, manifest and size limit: a manifest never changes.
         self._small: dict[str, dict[tuple[str, int], int]] = {}
 
     def look(self) -> list[TableSize]:
-        """Look at all tables; one that is dropped meanwhile is left out."""
+        """Return the sizes of all tables, without tables that are dropped meanwhile."""
         catalog, found = open_catalog(self._settings), []
         with catalog_errors():
             for name, own in tables_of(self._settings, self._streams).items():
@@ -86,12 +86,12 @@ class Sizes:
 
 
 def _sizes(table: "Table", manifest: "ManifestFile") -> Iterator[int]:
-    """Sizes of the data files that a manifest lists."""
+    """Yield the sizes of the data files that a manifest lists."""
     return (entry.data_file.file_size_in_bytes for entry in manifest.fetch_manifest_entry(table.io))
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of the files below a folder; files that disappear meanwhile are skipped."""
+    """Return the size of the files below a folder in bytes; files that disappear meanwhile are skipped."""
     total = 0
     for path in folder.rglob("*"):
         try:

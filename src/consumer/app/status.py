@@ -1,4 +1,4 @@
-"""What each query is doing, without Spark: what leases, tables, landing log and topics say of it."""
+"""The status of each query, from leases, tables, landing log and topics, without Spark."""
 
 import json
 import time
@@ -67,12 +67,12 @@ _SAID = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT_FILES = 1000
-_WIDE = 10_000  # characters: nothing is cut off there
+_WIDE = 10_000  # characters: wide enough that nothing is cut off
 _HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
 
 
 class Doing(StrEnum):
-    """What a query is doing."""
+    """The state of a query."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -85,24 +85,24 @@ _COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.PAUSED: "red"
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """What is known of a query."""
+    """The status of a query."""
 
     query: str  # its name
     state: Doing = Doing.STOPPED
-    # how much it has not taken yet: files, messages or micro-batches; None where that is not known, as of alerts that
-    # are sent in real time: Spark notes their offsets every two minutes
+    # number of files, messages or micro-batches that it has not taken yet; None if unknown, as for alerts that are sent
+    # in real time: Spark notes their offsets every two minutes
     lag: int | None = None
     unit: str = "micro-batches"
-    rows_per_second: float | None = None  # rows that it committed in the last minute, per second; None of a sink
-    last_commit: datetime | None = None  # when it committed, UTC
+    rows_per_second: float | None = None  # rows committed in the last minute, per second; None for a sink
+    last_commit: datetime | None = None  # UTC
     # the greatest event time that silver has seen, or the time before which windows are final, UTC
     watermark: datetime | None = None
-    # how long the oldest of what it has not taken has been waiting, 0 if it has all; None where that is not known
+    # how long the oldest item that it has not taken has been waiting, 0 if it has taken all; None if unknown
     lag_seconds: float | None = None
-    # the same of what landed: it waits for this query, or for one before it
+    # how long the oldest landed item has been waiting, for this query or for one before it
     freshness_seconds: float | None = None
-    problem: str = ""  # why it failed or is paused, or why the lag is not known
-    # What the breaker of the stream has found: a pause that lasts, or the last warning of the last day.
+    problem: str = ""  # why it failed or is paused, or why the lag is unknown
+    # Findings of the stream's breaker: a current pause, or the last warning within a day.
     breaker: Mapping[str, Any] | None = None
 
 
@@ -111,9 +111,9 @@ Found = Iterator[tuple[str, QueryStatus]]
 
 
 def status(settings: Settings, names: Sequence[str], *, recent: bool = False) -> list[QueryStatus]:
-    """Look at the queries of streams and modes; of all that have tables or have run, if none is named.
+    """Return the status of the queries of streams and modes; if none is named, of all that have tables or have run.
 
-    With `recent`, a prefix on S3 is listed from its newest known keys on: a consumer that runs finds the other files.
+    With `recent`, a prefix on S3 is listed from its newest known keys on: a running consumer finds the other files.
     """
     modes = [mode for mode in ModeName if mode in names or not names]
     found = list(_of_modes(settings, modes))
@@ -128,7 +128,7 @@ def status(settings: Settings, names: Sequence[str], *, recent: bool = False) ->
 
 
 def _with_state(query: QueryStatus, held: State, failure: str | None) -> QueryStatus:
-    """A query with what its lease says of it, and why it failed."""
+    """Add the state of the lease to the status of a query, and the reason if it failed."""
     if held is State.RUNNING:
         return replace(query, state=Doing.RUNNING)
     if query.state is Doing.PAUSED:
@@ -139,7 +139,7 @@ def _with_state(query: QueryStatus, held: State, failure: str | None) -> QuerySt
 
 
 def exit_code(found: Sequence[QueryStatus]) -> int:
-    """0 if all queries run, 1 if one failed, 5 if none failed and one is paused, 4 if one is only stopped."""
+    """Return 0 if all queries run, 1 if one failed, 5 if none failed and one is paused, 4 if one is only stopped."""
     states = {each.state for each in found}
     if Doing.FAILED in states:
         return 1
@@ -149,19 +149,19 @@ def exit_code(found: Sequence[QueryStatus]) -> int:
 
 
 def as_json(found: Sequence[QueryStatus]) -> str:
-    """The status for programs."""
+    """Return the status as JSON."""
     return json.dumps([asdict(each) for each in found], default=str, indent=2)
 
 
 def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
-    """The status for people."""
+    """Write the status as a table for people."""
     from rich.console import Console
 
     _print(found, Console(file=out, soft_wrap=True))
 
 
 def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) -> NoReturn:
-    """Show the status for people again and again, until Ctrl-C; on a terminal, in place."""
+    """Write the status for people repeatedly, until Ctrl-C; on a terminal, in place."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -173,7 +173,7 @@ def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) 
             page = Console(file=shown, soft_wrap=True, width=console.width, force_terminal=console.is_terminal)
             try:
                 _print(look(), page)
-            except UnavailableError as error:  # it may be back soon
+            except UnavailableError as error:  # the server may be available again soon
                 page.print(printable(str(error)), markup=False, highlight=False)
             page.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {every:g} s", highlight=False)
             if console.is_terminal:
@@ -209,13 +209,13 @@ def _print(found: Sequence[QueryStatus], console: "Console") -> None:
 
 
 def _of_breaker(breaker: Mapping[str, Any]) -> str:
-    """What the breaker has found, for people."""
+    """Describe the findings of the breaker for people."""
     said = f"{_SAID[breaker['state']]} at {breaker['at']:%Y-%m-%d %H:%M:%S}: {described(breaker)}."
     return "\n  ".join([said, *(str(Example(**each)) for each in breaker["examples"])])
 
 
 def _cells(each: QueryStatus) -> list[str]:
-    """The texts of a line, in the order of the headings."""
+    """Return the texts of a row, in the order of the headings."""
     return [
         each.query,
         str(each.state),
@@ -227,7 +227,7 @@ def _cells(each: QueryStatus) -> list[str]:
 
 
 def _of_modes(settings: Settings, modes: Sequence[ModeName]) -> Found:
-    """The modes that have run and still have a checkpoint, as that and their topics show them."""
+    """Yield the modes that have run and still have a checkpoint, from checkpoints and topics."""
     for mode in modes:
         for root in modes_with_leases(settings.state.database, mode):
             try:
@@ -264,9 +264,9 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
 
 
 def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> float:
-    """Events per second of the last minute.
+    """Return the events per second of the last minute.
 
-    Of each commit that is kept: when it was, how many events had been kept by then, and how many by itself.
+    `commits` has, for each retained commit, its time, the total of events kept by then, and the events kept by it.
     """
     new = [(at, total, own) for at, total, own in commits if at >= now - _RATE_OVER]
     if not new:
@@ -315,7 +315,7 @@ class _Filled:
         )
 
     def first_after(self, follower: Committed | None) -> datetime | None:
-        """When it committed the first micro-batch that a follower does not have; None if that has all."""
+        """Return the commit time of the first micro-batch that a follower lacks; None if it has all."""
         number, key, first = follower.next_number if follower else 0, property_of(self.query), None
         for snapshot in reversed(self.table.snapshots()):
             text = _summary(snapshot).get(key)
@@ -327,7 +327,7 @@ class _Filled:
         return first
 
     def _commits(self) -> Iterator[tuple[datetime, int]]:
-        """When the query committed, and how many rows. Commits of compaction are left out."""
+        """Yield the time and number of rows of each commit of the query, without commits of compaction."""
         for snapshot in self.table.snapshots():
             if property_of(self.query) in _summary(snapshot):
                 yield _time_of(snapshot), int(_summary(snapshot).get("added-records") or 0)
@@ -344,21 +344,21 @@ def _time_of(snapshot: "Snapshot") -> datetime:
 def _behind_another(
     query: QueryStatus, before: QueryStatus, followed: _Filled, newest: Committed | None
 ) -> QueryStatus:
-    """A query that follows a table of another one, with how long what it lacks has been waiting."""
+    """Add to a query that follows another one's table how long the rows that it lacks have been waiting."""
     age = _age(query.lag, followed.first_after(newest) if query.lag else None)
     ages = [each for each in (age, before.freshness_seconds) if each is not None]
     return replace(query, lag_seconds=age, freshness_seconds=max(ages) if len(ages) == 2 else None)
 
 
 def _age(lag: int | None, since: datetime | None) -> float | None:
-    """How long the oldest of what a query lacks has been waiting."""
+    """Return how long the oldest item that a query lacks has been waiting."""
     if since is None:
         return 0.0 if lag == 0 else None
     return max((datetime.now(UTC) - since).total_seconds(), 0.0)
 
 
 def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
-    """The queries of a stream in the order in which its tables are filled."""
+    """Yield the queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
     ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
     landed = bronze.status(None)
@@ -403,7 +403,7 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
 
 
 def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryStatus:
-    """A query of bronze with what its breaker has found."""
+    """Add the findings of the breaker to a query of bronze."""
     breakers = BreakerLog(settings.state.database, stream)
     waiting = breakers.paused(Pausing.STREAM)
     if newest := next(iter(waiting or breakers.paused(Pausing.PAST)), None):
@@ -418,10 +418,10 @@ def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryS
 
 
 def _of_windows(settings: Settings, product: str, table: _Filled, decided: Committed | None) -> QueryStatus:
-    """A product of windows; the marker of final ones only moves when windows close."""
+    """Return the status of a product of windows; the marker of final windows only moves when windows close."""
     try:
         declared = load_product(settings.gold, product, partial(load_contract, settings.contracts))
-    except LakeproofError as error:  # its contract was changed: the query runs on, and the others are shown
+    except LakeproofError as error:  # the contract was changed: the query keeps running, and the others are shown
         return table.status(_behind_of(decided, table.newest), problem=error.message)
     if declared.publish is Publish.FINAL:
         return table.status(0, _watermark(table.newest))
@@ -436,7 +436,7 @@ def _of_samples(
     decided: Committed | None,
     recorded: Recorded | None,
 ) -> Found:
-    """A product of samples, and its alerts."""
+    """Yield the status of a product of samples, and of its alerts."""
     contract_of = partial(load_contract, settings.contracts)
     try:
         samples = load_samples(settings.gold, product, contract_of)
@@ -452,7 +452,7 @@ def _of_samples(
 
 
 def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Recorded) -> QueryStatus:
-    """The alerts of a product, as the checkpoints of its two queries show them."""
+    """Return the status of a product's alerts, from the checkpoints of its two queries."""
     queries, lag, age, last, problem = alerts_queries(product), None, None, None, ""
     try:
         checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
@@ -471,7 +471,7 @@ def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Reco
 def _behind(
     settings: Settings, stream: str, ledger: "Table", accounted: Committed | None, *, recent: bool
 ) -> tuple[int, float | None, str]:
-    """What has landed and is in no table yet: how much, for how long the oldest of it, and in which unit."""
+    """Return the amount of landed data that is in no table yet, the age of the oldest item, and the unit."""
     if recorded := recorded_topic(ledger.properties):
         at = Offsets.parse(accounted.marker.end) if accounted else recorded.start
         return *_messages_behind(settings, recorded, at), "messages"
@@ -490,12 +490,12 @@ def _behind(
 
 
 def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
-    """Micro-batches that one table has and another one does not."""
+    """Return the number of micro-batches that one table has and another one lacks."""
     return max((followed.next_number if followed else 0) - (follower.next_number if follower else 0), 0)
 
 
 def _samples_behind(contract: Contract, decided: Committed | None, computed: Committed | None) -> int:
-    """Micro-batches that samples have not taken; none while the horizon of silver has not passed theirs."""
+    """Return the number of micro-batches that samples have not taken; 0 until silver's horizon has passed theirs."""
     length = contract.silver.horizon if contract.silver else None
     if length is None or decided is None or not decided.marker.contents:
         return 0
@@ -504,7 +504,7 @@ def _samples_behind(contract: Contract, decided: Committed | None, computed: Com
 
 
 def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> tuple[int, float | None]:
-    """Messages of the topic of a stream behind some offsets, and for how long the oldest of them."""
+    """Return the number of messages after offsets of a stream's topic, and how long the oldest has been waiting."""
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
@@ -517,14 +517,14 @@ def _behind_in(topic: Topic, at: Offsets, partitions: Sequence[int]) -> tuple[in
 
 
 def _watermark(newest: Committed | None) -> datetime | None:
-    """The time that a marker has."""
+    """Return the time in a marker."""
     return _from_micros(int(newest.marker.contents)) if newest and newest.marker.contents else None
 
 
 def _from_micros(time: int | None) -> datetime | None:
     try:
         return None if time is None else _EPOCH + timedelta(microseconds=time)
-    except OverflowError:  # a time of a year that Python does not have
+    except OverflowError:  # a time in a year that Python does not support
         return None
 
 

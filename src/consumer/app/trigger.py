@@ -1,4 +1,4 @@
-"""When a query looks for what is new."""
+"""The trigger of a query: when it looks for new data."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _SECONDS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 @dataclass(frozen=True)
 class Trigger:
-    """When a query looks for what is new."""
+    """When a query looks for new data."""
 
     available_now: bool = False  # take what has landed by now and end, instead of waiting for more
     every: str = "1 second"  # time between two looks, as Spark writes it: ``5 seconds``
@@ -25,6 +25,6 @@ class Trigger:
 
     @property
     def seconds(self) -> float:
-        """The same time in seconds."""
+        """The interval in seconds."""
         number, unit = self.every.split()
         return float(number) * _SECONDS[unit.removesuffix("s")]

@@ -1,8 +1,8 @@
-"""The process that Spark's Python workers are forked from.
+"""The process from which Spark's Python workers are forked.
 
-It imports what tasks need once, so that no worker has to. And it spares them what Spark has a worker do for each task,
-which took longer than a small task itself: the garbage collection of all that was imported, and reading the
-directories of Spark's jars, which are on the path and hold no Python.
+It imports the modules of tasks once, so that no worker has to. It also avoids work that Spark's workers do for each
+task, and that took longer than a small task itself: garbage collection of all imported objects, and reading the
+directories of Spark's jars, which are on the path but have no Python.
 """
 
 import gc

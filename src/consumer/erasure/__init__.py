@@ -1,1 +1,1 @@
-"""Erasure: what belongs to a person, where it is, and the account of what was removed."""
+"""Erasure: the condition for a person's data, the search for it, and the account of removed rows."""

@@ -1,7 +1,7 @@
-"""The account of what was removed: a table of the stream, which says before rows are removed which ones will be.
+"""The account of removed rows: a table of the stream, which lists rows before they are removed.
 
-So the ledger's counts and hashes are those of the tables and of the account together, whatever was interrupted: a row
-of the account that is still in a table says that its request is unfinished.
+So the ledger's counts and hashes always equal those of the tables and the account together, even after an interruption:
+a row of the account that is still in a table shows that its request is unfinished.
 """
 
 import json
@@ -50,7 +50,7 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 
 Key = tuple[str, int, int, int]
-"""Source and position of a row, the `_attempt` of a dead letter, the number of an attempt; 0 where it has none."""
+"""Source and position of a row, the `_attempt` of a dead letter, the number of an attempt; 0 if it has none."""
 
 
 @dataclass(frozen=True)
@@ -71,31 +71,31 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        """What tells it from other rows of its table."""
+        """Key of the row in its table."""
         return self.source, self.position, self.letter, self.attempt
 
 
 @dataclass
 class Account:
-    """What the account of a stream says."""
+    """The account of a stream."""
 
-    entries: dict[str, dict[Key, Entry]] = field(default_factory=dict)  # what was erased, by table
+    entries: dict[str, dict[Key, Entry]] = field(default_factory=dict)  # erased rows, by table
     requests: dict[str, str] = field(default_factory=dict)  # keyed hash of each erasure, by its id
     rebuilt: set[str] = field(default_factory=set)  # ids of erasures
     complete: set[str] = field(default_factory=set)
 
     @property
     def unfinished(self) -> list[str]:
-        """Ids of the erasures that were begun and not finished."""
+        """Ids of the erasures that were begun but not finished."""
         return sorted(self.requests.keys() - self.complete)
 
     def of(self, keyed_hash: str) -> list[str]:
-        """Ids of the erasures that a condition was for."""
+        """Return the ids of the erasures of a condition, by its keyed hash."""
         return sorted(request for request, found in self.requests.items() if found == keyed_hash)
 
 
 def new_request() -> str:
-    """An id for an erasure."""
+    """Return a new id for an erasure."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 

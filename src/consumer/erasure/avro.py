@@ -1,11 +1,11 @@
-"""What is in files of Avro, the manifests of a table, without knowing what it means."""
+"""Content of Avro files, the manifests of a table, without interpretation."""
 
 import zlib
 from io import BytesIO
 
 
 def unpacked_avro(content: bytes) -> bytes:
-    """The blocks of a file, unpacked, behind its header."""
+    """Return the header of a file, followed by its unpacked blocks."""
     stream = BytesIO(content)
     stream.seek(4)
     metadata = {}

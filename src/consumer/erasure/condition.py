@@ -1,6 +1,6 @@
-"""Whom an erasure is for: a condition over fields of the contract, which rows and bytes can be asked for.
+"""The condition of an erasure, which identifies a person: over fields of the contract, for rows and bytes.
 
-It is a list of alternatives, each of which is a field for each value: `a = 1 AND (b = 2 OR b = 3)` is two of them.
+It is a list of alternatives, each of which maps fields to values: `a = 1 AND (b = 2 OR b = 3)` has two alternatives.
 """
 
 import hashlib
@@ -48,12 +48,12 @@ _KEYS = ("key", KEY)
 
 @dataclass(frozen=True)
 class Condition:
-    """Alternatives; a record belongs to the person if it has all values of one of them."""
+    """Alternatives; a record belongs to the person if it has all values of one alternative."""
 
     alternatives: tuple[Alternative, ...]
 
     def keyed_hash(self, key: SecretStr) -> str:
-        """Hash of the condition, which only whoever has the key can compute."""
+        """Return a hash of the condition that can only be computed with the key."""
         pairs = (sorted((path, str(value)) for path, value in each.items()) for each in self.alternatives)
         text = "\n".join(sorted(map(json.dumps, pairs)))
         return hmac.new(key.get_secret_value().encode(), text.encode(), hashlib.sha256).hexdigest()
@@ -63,11 +63,11 @@ class Condition:
         return tuple(tuple(_needle(path, value) for path, value in each.items()) for each in self.alternatives)
 
     def is_in_record(self, record: Any) -> bool:
-        """Whether a record of JSON has all values of one of the alternatives."""
+        """Return whether a JSON record has all values of one alternative."""
         return any(all(_equal(_at(record, path), value) for path, value in each.items()) for each in self.alternatives)
 
     def is_in_bytes(self, raw: bytes) -> bool:
-        """Whether bytes have all values of one of the alternatives: as they are, escaped as in JSON, or compressed."""
+        """Return whether bytes have all values of one alternative: plain, escaped as in JSON, or compressed."""
         plain = unpacked(raw)
         for text in (plain, unescaped(plain)):
             if any(all(needle.search(text) for needle in each) for each in self._needles):
@@ -78,11 +78,11 @@ class Condition:
             return False
 
     def is_in_values(self, values: Iterable[tuple[str, Any]]) -> bool:
-        """Whether values, each with the name of its column, have all values of one of the alternatives."""
+        """Return whether values, each with the name of its column, have all values of one alternative."""
         return self.is_in_bytes(b"\n".join(b'"%s": %s' % (name.encode(), _bytes(value)) for name, value in values))
 
     def longest_texts(self) -> Sequence[str] | None:
-        """Texts of which one is in all that belongs to the person; None if values are looked for that are no texts."""
+        """Return texts of which any data of the person has at least one; None if an alternative has no text."""
         texts = [[value for value in each.values() if isinstance(value, str)] for each in self.alternatives]
         return sorted({max(each, key=len) for each in texts}) if all(texts) else None
 
@@ -105,7 +105,7 @@ def read_condition(text: str, contract: Contract) -> Condition:
 
 
 def unpacked(raw: bytes) -> bytes:
-    """What comes out of compressed bytes, up to where they are damaged; other bytes as they are."""
+    """Unpack compressed bytes up to any damage; return other bytes unchanged."""
     if not raw.startswith(_GZIP):
         return raw
     found, rest = b"", raw
@@ -114,7 +114,7 @@ def unpacked(raw: bytes) -> bytes:
         try:
             found += member.decompress(rest, _MOST_UNPACKED)
         except zlib.error:
-            # What came before the damage is lost with the error: feed it piece by piece.
+            # The output before the damage is lost with the error: unpack piece by piece.
             found += _salvaged(rest)
             break
         rest = member.unused_data
@@ -132,12 +132,12 @@ def _salvaged(raw: bytes) -> bytes:
 
 
 def unescaped(raw: bytes) -> bytes:
-    r"""Bytes with JSON's escapes resolved, such as ``\u0075``; what is no escape stays."""
+    r"""Resolve JSON's escapes in bytes, such as ``\u0075``; leave all else unchanged."""
     if b"\\" not in raw:
         return raw
 
     def resolved(found: re.Match[bytes]) -> bytes:
-        if found[1]:  # a pair of surrogates is one character
+        if found[1]:  # a surrogate pair is one character
             pair = bytes.fromhex((found[1] + found[2]).decode())
             return pair.decode("utf-16-be").encode()
         if found[3]:
@@ -235,9 +235,9 @@ def _equal(found: Any, value: Value) -> bool:
 
 
 def _needle(path: str, value: Value) -> re.Pattern[bytes]:
-    """Find a text where it is no part of a longer word, and another value behind the name of its field.
+    """Return a pattern for a text that is not part of a longer word, or for another value after its field's name.
 
-    Sizes and counts look like a text of digits: that has to be a text of JSON, or behind its name.
+    A text of digits looks like sizes and counts: it must be a JSON string, or come after its field's name.
     """
     text, names = _text(value), [path.rpartition(".")[2], *_KEYS * isinstance(value, str)]
     named = rb'"(?:%s)"\s*:\s*"?%s(?![0-9A-Za-z_.])' % (_any_of(names), re.escape(text.encode()))

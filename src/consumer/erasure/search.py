@@ -1,4 +1,4 @@
-"""What belongs to a person in the tables of a stream, and in files."""
+"""Search for a person's data in the tables of a stream, and in files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,13 +54,13 @@ class Match:
 
     entry: Entry
     is_batch: bool = False
-    """Whether it is a dead letter that is no record: it may have records of others, too."""
+    """Whether the row is a dead letter that is not a record: it may also have records of other people."""
 
 
 def find_rows(
     spark: SparkSession, catalog: Catalog, names: StreamTables, contract: Contract, condition: Condition
 ) -> list[Match]:
-    """Find the rows of bronze, the dead letters, and the attempts at these, that belong to the person."""
+    """Find the rows of bronze, the dead letters, and their attempts that belong to the person."""
     found = _matches(spark, catalog, names.bronze, partial(_of_bronze, contract=contract, condition=condition))
     letters = _matches(spark, catalog, names.dead_letters, partial(_of_letters, condition=condition))
     keys = frozenset((each.entry.source, each.entry.position, each.entry.letter) for each in letters)
@@ -108,7 +108,7 @@ def _equal(column: Any, value: Any, count: int) -> Any:
         return np.zeros(count, np.bool_)
     try:
         scalar = pa.scalar(value, column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # no value of the column is as large
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # no value of the column can be equal
         return np.zeros(count, np.bool_)
     return pc.fill_null(pc.equal(column, scalar), False).to_numpy(zero_copy_only=False)
 
@@ -172,7 +172,7 @@ def _entry(name: str, row: Mapping[str, Any], hashed: Any, **more: Any) -> Entry
 
 
 def is_in_file(condition: Condition, content: bytes) -> bool:
-    """Whether a file has what belongs to the person."""
+    """Return whether a file has data of the person."""
     if content.startswith(b"PAR1"):
         return _is_in_parquet(condition, content)
     if content.startswith(b"Obj\x01"):
@@ -185,7 +185,7 @@ def is_in_file(condition: Condition, content: bytes) -> bool:
 
 
 def _records(content: bytes) -> Sequence[bytes] | None:
-    """The records of a landed file; None if it cannot be split: then all of it is one."""
+    """Return the records of a landed file; None if it cannot be split, and counts as a single record."""
     import json
 
     try:
@@ -202,7 +202,7 @@ def _is_in_parquet(condition: Condition, content: bytes) -> bool:
     for group in range(file.num_row_groups):
         rows = file.read_row_group(group)
         binary = any(pa.types.is_binary(kind) for kind in rows.schema.types)
-        # Most files have none of the texts; those of bytes may have them compressed or escaped.
+        # Most files have none of the texts; binary columns may have them compressed or escaped.
         if texts is not None and not binary and not any(_has(rows, text) for text in texts):
             continue
         for row in rows.to_pylist():

@@ -1,4 +1,4 @@
-"""What belongs to a person in a topic: tombstones for its keys, if the topic is compacted."""
+"""A person's data in a topic: tombstones are sent for its keys if the topic is compacted."""
 
 import time
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ _OPTIONS: dict[str, Any] = {
     "isolation.level": "read_committed",
 }
 _AT_ONCE = 1_000
-_SECONDS = 0.5  # for so many at once; those that came by then are returned
+_SECONDS = 0.5  # longest wait for so many messages; those received by then are returned
 
 
 @dataclass(frozen=True)
 class InTopic:
-    """What a topic has of a person."""
+    """A person's data in a topic."""
 
     messages: int
-    """How many messages have it."""
+    """Number of messages with data of the person."""
     tombstones: int
-    """For how many keys a message without a value was sent."""
+    """Number of keys for which a message without a value was sent."""
     is_compacted: bool
     is_ours: bool
     """Whether tombstones may be sent."""
@@ -47,7 +47,7 @@ class InTopic:
 
 
 def forget_in_topic(kafka: KafkaSettings, name: str, condition: Condition, *, is_ours: bool) -> InTopic:
-    """Send a tombstone for each key whose newest message belongs to the person; those of others replace older ones."""
+    """Send a tombstone for each key whose newest message belongs to the person; other newest ones replace old ones."""
     topic, messages = Topic(kafka, name), 0
     is_compacted = topic.is_compacted()
     newest: dict[tuple[int, bytes], bool] = {}  # whether it is the person's, by partition and key
@@ -64,7 +64,7 @@ def forget_in_topic(kafka: KafkaSettings, name: str, condition: Condition, *, is
 
 
 def _messages(kafka: KafkaSettings, name: str, partitions: list[int]) -> Iterator[Message]:
-    """All messages that a topic has now."""
+    """Yield all current messages of a topic."""
     left, heard = set(partitions), time.monotonic()
     with closing(Consumer({**client_properties(kafka), **_OPTIONS})) as consumer:
         consumer.assign([TopicPartition(name, each, 0) for each in partitions])

@@ -1,12 +1,12 @@
-"""Appends that happen once, whoever tries a micro-batch, and however often.
+"""Appends that happen exactly once, no matter how many writers try a micro-batch, and how often.
 
-The data files, the snapshot's marker and the table's newest marker are one new state of the table. The catalog swaps
-it, once, for the state whose marker was read. After a refusal the table is read again: its newest state says whether
-the commit landed and only the catalog's answer was lost, whether another writer did the micro-batch, or whether to
-prepare it again.
+The data files, the snapshot's marker and the table's newest marker form one new state of the table. The catalog swaps
+it, once, for the state whose marker was read. After a refusal the table is read again: its newest state shows whether
+the commit landed and only the catalog's answer was lost, whether another writer committed the micro-batch, or whether
+the commit must be prepared again.
 
-``Transaction.commitTransaction`` is not used. It repeats a refused commit by itself, and where the first try had landed
-and its answer was lost, it takes our own snapshot for another writer's and deletes the manifests of that snapshot.
+``Transaction.commitTransaction`` is not used. It repeats a refused commit by itself: if the first try had landed and
+its answer was lost, it mistakes our own snapshot for another writer's and deletes the manifests of that snapshot.
 """
 
 import json
@@ -34,14 +34,14 @@ from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import RENAMED
 
 Change = Callable[[Any], Any]
-"""Begins an update within a transaction of Iceberg's: it says what is added, and what is removed."""
+"""Begins an update within an Iceberg transaction, with the files to add and remove."""
 
 _PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
 ATTEMPTS = 10
-"""How often a commit is prepared that other writers were ahead of."""
-# Seconds before a refused commit is prepared again, at most; a random part of it, so that writers get out of step.
+"""How often a commit is prepared if other writers were faster."""
+# Longest wait in seconds before a refused commit is prepared again; it is random, so that writers get out of step.
 _LONGEST_WAIT = 1.0
-# The only exception that says that a commit did not land. After any other, the table is looked at, too.
+# The only exception that means that a commit did not land. The table is checked after any exception.
 _REFUSED = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
@@ -55,54 +55,54 @@ class OpenTable:
     spark: SparkSession
 
     def newest(self) -> Committed | None:
-        """Its newest marker of the query."""
+        """Return the newest marker of the query in the table."""
         return newest_marker(spark_state(self.loaded), self.query, self.name)
 
     def check_has(self, committed: Committed) -> None:
-        """Make sure that it has what a marker says that it had once."""
+        """Check that the table still has the commit of a marker."""
         state = spark_state(self.loaded)
         check_history(committed, state.current, state.find, self.name)
 
     def table_id(self) -> str:
-        """Its own unique id, which another table of its name does not have."""
+        """Return the unique id of the table; another table of the same name has another id."""
         return str(self.loaded.uuid().toString())
 
     def descends_from(self, snapshot_id: int) -> bool:
-        """Whether a snapshot is its current one or came before that. An expired one is unknown."""
+        """Return whether a snapshot is the current one or an ancestor of it. An expired snapshot is unknown."""
         ancestry = java_class(self.spark, "org.apache.iceberg.util.SnapshotUtil")
         return bool(ancestry.isAncestorOf(self.loaded, snapshot_id))
 
     def property(self, name: str) -> str | None:
-        """One of its properties."""
+        """Return a property of the table."""
         value: str | None = self.loaded.properties().get(name)
         return value
 
     def set_property(self, name: str, value: str) -> None:
-        """Set one of its properties."""
+        """Set a property of the table."""
         self.loaded.updateProperties().set(name, value).commit()
 
     def metadata(self) -> Metadata:
-        """All of its metadata at once: each part of a snapshot would be a call to the JVM."""
+        """Return all metadata of the table at once: each part of a snapshot would be a call to the JVM."""
         parser = java_class(self.spark, "org.apache.iceberg.TableMetadataParser")
         found: Metadata = json.loads(parser.toJson(self.loaded.operations().current()))
         return found
 
     def renamed(self) -> dict[str, str]:
-        """Its columns that were renamed, by their former names."""
-        # Not all properties: each of them would be several calls to the JVM.
+        """Return the renamed columns by their former names."""
+        # Not all properties: each property would be several calls to the JVM.
         return renamed_columns({RENAMED: self.property(RENAMED) or ""})
 
     def schema(self) -> Schema:
-        """Its columns."""
+        """Return the schema of the table."""
         parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
         return Schema.model_validate_json(parser.toJson(self.loaded.schema()))
 
     def widen(self, wanted: Schema) -> None:
-        """Add the columns that it lacks, and widen those that are narrower."""
+        """Add missing columns, and widen narrower ones."""
         self.loaded.updateSchema().unionByNameWith(_java_schema(self.spark, wanted)).commit()
 
     def target(self, marker: Marker) -> Target | None:
-        """How to write data files for it; None if it has the micro-batch already."""
+        """Return the target for data files of the table; None if the table already has the micro-batch."""
         if has_done(self.newest(), marker, self.name):
             return None
         schema = self.schema()
@@ -118,7 +118,7 @@ class OpenTable:
         )
 
     def _undo(self, schema: Schema) -> str:
-        """How to give it back its partitions, which ``CREATE OR REPLACE`` dropped and no older snapshot brings back."""
+        """Return a hint to restore the partitioning, which ``CREATE OR REPLACE`` dropped: no older snapshot has it."""
         specs = sorted(self.loaded.specs().values(), key=lambda spec: int(spec.specId()))
         for day in (spec.fields().get(0) for spec in reversed(specs) if not spec.fields().isEmpty()):
             column = schema.find_column_name(day.sourceId())
@@ -135,19 +135,19 @@ def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:
 
 
 def identifier_of(table: str) -> str:
-    """The name of a table in SQL."""
+    """Return the name of a table in SQL."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in table.split("."))
 
 
 def quoted(table: str) -> str:
-    """The name of a table as a text for ``CALL``, which parses it once more."""
+    """Return the name of a table as a string literal for ``CALL``, which parses it again."""
     return "'" + identifier_of(table).replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
 def make_table(spark: SparkSession, name: str, schema: Schema, day_of: str, properties: Mapping[str, str]) -> bool:
-    """Create a table that is partitioned by a day, unless it exists; return whether it was created.
+    """Create a table that is partitioned by day, unless it exists; return whether it was created.
 
-    Iceberg's own library can write version 3 of the format, and PyIceberg cannot.
+    Iceberg's own library can write version 3 of the format, but PyIceberg cannot.
     """
     named = partial(java_class, spark)
     catalog = named("org.apache.iceberg.spark.Spark3Util").loadIcebergCatalog(spark._jsparkSession, CATALOG)
@@ -165,7 +165,7 @@ def _java_schema(spark: SparkSession, schema: Schema) -> Any:
 
 
 def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
-    """Append data files. An append without files is committed, too, for its marker. See :func:`commit_once`."""
+    """Append data files; an append without files is committed, too, for its marker. See :func:`commit_once`."""
 
     def append(transaction: Any) -> Any:
         update = transaction.newAppend()
@@ -177,7 +177,7 @@ def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> 
 
 
 def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
-    """Commit a change with its marker, unless the table has that already; return whether it was committed now."""
+    """Commit a change with its marker, unless the table already has the marker; return whether it was committed now."""
     for _ in range(ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again
         newest = newest_marker(spark_state(transaction.startMetadata()), table.query, table.name)
@@ -204,7 +204,7 @@ def _gone(table: OpenTable, which: str) -> UnavailableError:
 
 
 def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
-    """Data files as Iceberg's own objects, with the statistics of their footers."""
+    """Return data files as Iceberg's own objects, with the statistics of their footers."""
     if not files:
         return []
     loaded, spark = table.loaded, table.spark
@@ -239,14 +239,14 @@ def _prepare(transaction: Any, query: str, marker: Marker, change: Change) -> An
 
 
 def _commit(transaction: Any) -> None:
-    """Swap what was prepared for the state that it was prepared from, in one try."""
+    """Swap the prepared state for the state from which it was prepared, in one try."""
     transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
 
 
 def commit_prepared(table: OpenTable, transaction: Any, snapshot: Any) -> bool:
     """Commit a transaction in one try; return whether it landed. If not, another writer was first: prepare it again.
 
-    Raises the error of the commit if nobody can say whether it landed.
+    Raises the error of the commit if it is unknown whether it landed.
     """
     try:
         _commit(transaction)
@@ -261,7 +261,7 @@ def commit_prepared(table: OpenTable, transaction: Any, snapshot: Any) -> bool:
 
 
 def _has_landed(table: OpenTable, snapshot: Any, error: Py4JJavaError) -> bool:
-    """Whether the table has a snapshot, after an error of its commit; raise that error where nobody can say."""
+    """Return whether a snapshot is in the table after an error of its commit; raise the error if that is unknown."""
     try:
         table.loaded.refresh()
     except Py4JJavaError:
@@ -273,7 +273,7 @@ def _remove_merged_manifests(table: OpenTable, snapshot: Any) -> None:
     """Remove manifests that a commit wrote and merged into others, as Iceberg's own commit does.
 
     Iceberg numbers the manifests of a commit in the order of writing (``SnapshotProducer.newManifestOutputFile``), and
-    writes a merged one after its parts: those that are missing before the last one of the snapshot are such parts.
+    writes a merged manifest after its parts: numbers missing before the snapshot's last manifest are merged parts.
     """
     if (snapshot.summary().get("manifests-replaced") or "0") == "0":
         return

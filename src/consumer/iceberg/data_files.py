@@ -1,4 +1,4 @@
-"""Parquet data files of a table, written by whoever has the rows; a commit of the driver makes them part of it."""
+"""Parquet data files, written where the rows are; a commit of the driver adds them to the table."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,28 +18,28 @@ from lakeproof.storage import Storage, open_storage
 
 log = structlog.get_logger()
 
-# Bytes of Arrow rows that make a row group, or several, one for each day.
+# Bytes of Arrow rows that make one row group for each day in them.
 _FLUSH_BYTES = 64 << 20
-# Files of days that are written at a time: each has a buffer.
+# Most day files that are written at the same time: each has a buffer.
 _MAX_OPEN = 256
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-"""How Iceberg writes the partition of rows whose day is null."""
+"""Iceberg's name of the partition of rows whose day is null."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A table, as a task has to know it to write data files for it."""
+    """The facts about a table that a task needs to write data files for it."""
 
     folder: str
     schema: pa.Schema  # with the field ids of Iceberg
     day_of: str  # the path of the timestamp whose day is the partition: ``event.timestamp``
     partition: str
-    renamed: Mapping[str, str] = field(default_factory=dict)  # its columns that were renamed, by their former names
+    renamed: Mapping[str, str] = field(default_factory=dict)  # renamed columns by their former names
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file that no table knows of yet, with its Parquet footer, which has the statistics of its columns."""
+    """A data file that is not committed yet, with its Parquet footer, which has the statistics of its columns."""
 
     uri: str
     size: int
@@ -59,9 +59,9 @@ class DataFileWriter:
         self._written: list[DataFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows. Columns, and fields within, are the table's by their names.
+        """Add rows. Columns and nested fields are matched to the table by name.
 
-        A table may have more than the rows, or wider ones: they were judged under an earlier contract than its newest.
+        A table may have more or wider columns than rows that were judged under an older contract.
         """
         if rows.num_rows:
             self._rows.append(rows)
@@ -70,7 +70,7 @@ class DataFileWriter:
                 self._flush()
 
     def close(self) -> list[DataFile]:
-        """Write what is left; return all files of this writer, which hold every row that it took."""
+        """Write the remaining rows; return all files of this writer, which have all its rows."""
         self._flush()
         self._close_files()
         return self._written
@@ -89,7 +89,7 @@ class DataFileWriter:
             self._open[day][1].write_table(rows)
 
     def _close_files(self) -> None:
-        # A file goes out whole once it is finished: encoded and compressed, it is a tenth of what was read for it.
+        # A finished file is written as a whole: encoded and compressed, it is a tenth of its input.
         for day, (buffer, writer) in self._open.items():
             writer.close()
             content = buffer.getvalue().to_pybytes()
@@ -101,7 +101,7 @@ class DataFileWriter:
 
 
 def remove_files(files: Iterable[DataFile], s3: S3Settings) -> None:
-    """Remove data files that no commit was sent with; what cannot be removed is left to the removal of orphans."""
+    """Remove data files without a commit; files that cannot be removed are left to the removal of orphans."""
     left, storages = 0, dict[str, Storage]()
     for file in files:
         uri = encoded(file.uri)
@@ -117,13 +117,13 @@ def remove_files(files: Iterable[DataFile], s3: S3Settings) -> None:
 
 
 def _footer(content: bytes) -> bytes:
-    """The footer of a Parquet file: its length and the magic number follow it."""
+    """Return the footer of a Parquet file: its length and the magic number follow it."""
     end = len(content) - 8
     return content[end - int.from_bytes(content[end : end + 4], "little") : end]
 
 
 def _fitted(rows: pa.Table, target: Target) -> pa.Table:
-    """Rows with the table's columns: by name, null where they have none, widened where the table's are wider."""
+    """Return rows with the table's columns: matched by name, null if missing, widened if the table's are wider."""
     rows = rows.rename_columns([target.renamed.get(name, name) for name in rows.column_names])
     unknown = _unknown(pa.struct(list(rows.schema)), pa.struct(list(target.schema)))
     if unknown:
@@ -140,7 +140,7 @@ def _fitted(rows: pa.Table, target: Target) -> pa.Table:
 
 
 def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[str]:
-    """Paths of the fields of `rows` that a table does not have; a cast would drop them silently."""
+    """Return the paths of the fields of `rows` that a table lacks; a cast would drop them silently."""
     if pa.types.is_struct(rows) and pa.types.is_struct(table):
         has = {child.name: child.type for child in table}
         return [
@@ -160,8 +160,8 @@ def _unknown(rows: pa.DataType, table: pa.DataType, within: str = "") -> list[st
 
 
 def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
-    """Cut a table into the rows of each day (UTC), written as Iceberg names it; the order within a day stays."""
-    # As numbers: Python has no date for a window that begins before the year 1.
+    """Yield Iceberg's name of each day (UTC) with its rows; the order within a day is kept."""
+    # As numbers: Python cannot represent the date of a window that begins before the year 1.
     days: Any = field_at(table, column).cast(pa.date32()).cast(pa.int32())
     edges: Any = pc.min_max(days).as_py()
     if edges["min"] == edges["max"] and not days.null_count:
@@ -169,7 +169,7 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
         return
     order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
     runs = pc.run_end_encode(days.take(order).combine_chunks())
-    # Taken once for all days: each take of a table in chunks looks at all of it.
+    # Taken once for all days: each take from a chunked table reads the whole table.
     ordered = table.take(order)
     begin = 0
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
@@ -178,7 +178,7 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
 
 
 def field_at(columns: Any, path: str) -> Any:
-    """A column of a table, a record batch or a mapping, or a field within it: ``event.timestamp``."""
+    """Return a column of a table, a record batch or a mapping, or a nested field: ``event.timestamp``."""
     name, *inner = path.split(".")
     return pc.struct_field(columns[name], inner) if inner else columns[name]
 

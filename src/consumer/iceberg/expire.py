@@ -1,4 +1,4 @@
-"""Snapshots and orphan files: what Iceberg removes."""
+"""Expiry of snapshots and removal of orphan files, by Iceberg."""
 
 from datetime import datetime
 from typing import Any
@@ -11,20 +11,20 @@ from lakeproof.catalog import CATALOG
 
 
 def expiring(table: OpenTable, older_than: datetime) -> int:
-    """How many snapshots :func:`expire` would remove."""
+    """Return the number of snapshots that :func:`expire` would remove."""
     return int(_expiry(table, older_than).apply().size())
 
 
 def expire(table: OpenTable, older_than: datetime) -> None:
     """Expire snapshots from before a time, and delete the files that only they need.
 
-    Iceberg keeps the current one, and those that branches and tags need, and drops branches and tags that have passed
-    their time. Files that are not deleted, because the process is killed, are orphans.
+    Iceberg keeps the current snapshot and those that branches and tags need, and drops expired branches and tags. Files
+    that are not deleted, because the process is killed, are orphans.
     """
     try:
         _expiry(table, older_than).commit()
     except (Py4JError, PySparkException):
-        # Where the answer to its commit was lost, Iceberg tries again, and fails because the snapshots are gone.
+        # If the answer to its commit was lost, Iceberg tries again, and fails because the snapshots are gone.
         table.loaded.refresh()
         if expiring(table, older_than):
             raise
@@ -36,7 +36,7 @@ def _expiry(table: OpenTable, older_than: datetime) -> Any:
 
 
 def remove_orphans(table: OpenTable, older_than: datetime, *, dry_run: bool) -> int:
-    """Delete files in the folder of a table that no snapshot needs; return how many. At least a day old."""
+    """Delete files in a table's folder that no snapshot needs; return their number. They must be at least a day old."""
     found = table.spark.sql(
         f"CALL {CATALOG}.system.remove_orphan_files(table => {quoted(table.name)}, prefix_listing => true, "
         f"older_than => TIMESTAMP '{older_than:%F %T}', dry_run => {str(dry_run).lower()})"

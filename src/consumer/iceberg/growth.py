@@ -1,4 +1,4 @@
-"""How much a table has grown since its last compaction. Only its metadata is read."""
+"""Growth of a table since its last compaction. Only its metadata is read."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from consumer.iceberg.rewrite import SWAPPED
 
 @dataclass(frozen=True)
 class Growth:
-    """Commits to a table, and the small data files that these have added."""
+    """Commits to a table, and the small data files that they have added."""
 
     newest: int = 0
     """Sequence number of the newest commit."""
@@ -18,9 +18,9 @@ class Growth:
 
 
 def growth(table: OpenTable, small: int, after: int = 0) -> Growth:
-    """Growth since the last compaction, and after a sequence number; files of less than `small` bytes count.
+    """Return the growth since the last compaction, and after a sequence number; files below `small` bytes count.
 
-    A commit whose files are small on average counts with all of them: the summaries of snapshots say no more.
+    A commit whose files are small on average counts with all its files: snapshot summaries have no more detail.
     """
     if table.loaded.currentSnapshot() is None:
         return Growth()

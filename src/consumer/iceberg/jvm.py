@@ -1,4 +1,4 @@
-"""The JVM beyond PySpark's interface: its classes, collections, sessions and errors. Only this room reaches there."""
+"""Access to the JVM beyond PySpark's interface: classes, collections, sessions and errors."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -9,7 +9,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-# Java's errors of disks, networks, databases, catalogs and S3.
+# Java exceptions of disks, networks, databases, catalogs and S3.
 _OUTSIDE = (
     "java.io.IOException",
     "java.sql.SQLException",
@@ -23,7 +23,7 @@ MISSING = (
     "java.nio.file.NoSuchFileException",
     "java.io.FileNotFoundException",
 )
-"""Errors of a file that is missing."""
+"""Exceptions for a missing file."""
 
 
 _SPARK = "org.apache.spark.SparkException"
@@ -31,20 +31,20 @@ _SPARK = "org.apache.spark.SparkException"
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """Find a class of the JVM by its full name."""
-    # `jvm.org.apache.iceberg` would ask for each part of the name, and the JVM would look for each of them in all
-    # jars, in each package that PySpark imports.
+    # `jvm.org.apache.iceberg` would look up each part of the name, and the JVM would search for it in all jars, in each
+    # package that PySpark imports.
     return getattr(spark._jvm, name)
 
 
 def elements(collection: Any) -> list[Any]:
-    """The elements of a Java collection."""
-    # An iteration in Python would end with an exception of the JVM, which PySpark looks at with dozens of calls.
+    """Return the elements of a Java collection."""
+    # Iteration in Python would end with an exception of the JVM, which PySpark examines with dozens of calls.
     array = collection.toArray()
     return [array[index] for index in range(len(array))]
 
 
 def long_array(spark: SparkSession, big_endian: bytes) -> Any:
-    """A Java array of longs, passed at once: one by one, a million would take minutes."""
+    """Return a Java array of longs, passed at once: one by one, a million longs would take minutes."""
     gateway: Any = spark.sparkContext._gateway
     numbers = gateway.new_array(java_class(spark, "long"), len(big_endian) // 8)
     java_class(spark, "java.nio.ByteBuffer").wrap(big_endian).asLongBuffer().get(numbers)
@@ -52,50 +52,50 @@ def long_array(spark: SparkSession, big_endian: bytes) -> Any:
 
 
 def cloned_session(spark: SparkSession) -> SparkSession:
-    """A session with the settings of now, and later ones of its own, as Spark gives each streaming query."""
+    """Return a session with the current settings and its own later ones, like Spark's for each streaming query."""
     return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session that of this thread: Iceberg asks the thread's session for its catalogs."""
+    """Make a session the current one of this thread: Iceberg gets its catalogs from the thread's session."""
     java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def trigger_in_real_time(writer: DataStreamWriter, spark: SparkSession, checkpoint_every: str) -> None:
-    """Let a streaming query take each message as it comes, for which PySpark has no name."""
+    """Let a streaming query process each message as it arrives, a trigger that PySpark lacks."""
     trigger = java_class(spark, "org.apache.spark.sql.streaming.Trigger")
     writer._jwrite.trigger(trigger.RealTime(checkpoint_every))
 
 
 def exception_class(error: Py4JJavaError) -> str:
-    """Full name of the class of the JVM's exception."""
+    """Return the full class name of a JVM exception."""
     return str(error.java_exception.getClass().getName())
 
 
 def failed_outside(error: Exception) -> bool:
-    """Whether a disk, a network, a database, a catalog or S3 failed."""
+    """Return whether a disk, a network, a database, a catalog or S3 failed."""
     return any(name in _OUTSIDE for name in _exception_classes(error))
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether a file is missing."""
+    """Return whether a file is missing."""
     return any(name in MISSING for name in _exception_classes(error))
 
 
 def is_cancelled(error: Exception) -> bool:
-    """Whether Spark's jobs were cancelled."""
+    """Return whether Spark's jobs were cancelled."""
     return any(
         _SPARK in _classes_of(cause) and cause.getCondition() == "SPARK_JOB_CANCELLED" for cause in _causes(error)
     )
 
 
 def _exception_classes(error: Exception) -> Iterator[str]:
-    """The classes of a JVM's error, of what caused it, and of all that they inherit from."""
+    """Yield the class names of a JVM exception and its causes, with all their superclasses."""
     return chain.from_iterable(map(_classes_of, _causes(error)))
 
 
 def _causes(error: Exception) -> Iterator[Any]:
-    """A JVM's error, and what caused it."""
+    """Yield a JVM exception and its causes."""
     cause: Any = None
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
@@ -114,7 +114,7 @@ def _classes_of(cause: Any) -> Iterator[str]:
 
 
 def first_cause(error: BaseException) -> str:
-    """One line of an error: of the JVM's, what caused it first."""
+    """Return one line of an error; for an error of the JVM, its root cause."""
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
@@ -123,7 +123,7 @@ def first_cause(error: BaseException) -> str:
     else:
         text = str(error).strip()
     if "Traceback (most recent call last)" in text:
-        # A worker's, which Spark has as a text only: its last line that is not indented says what was raised.
+        # A worker's error, which Spark has only as text: the last line without indentation has the exception.
         raised = [line for line in text.splitlines() if line and not line.startswith(" ")][-1]
         name, colon, what = raised.partition(": ")
         return name.rpartition(".")[2] + colon + what

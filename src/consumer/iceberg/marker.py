@@ -1,9 +1,9 @@
-"""Markers: what a commit records of its micro-batch, and the rule that decides by them.
+"""Markers: the record of a micro-batch in its commit, and the rules that decide by markers.
 
-A marker names what its micro-batch holds: where it starts and ends in its source. A table keeps the newest one of each
-query in a property, which is set in the same commit as the rows. No expiry or compaction reaches it there. It is
-in the snapshot's summary, too, and the property names the snapshot: this distinguishes a table that was rolled back, or
-replaced, from one whose old snapshots have expired.
+A marker has the range of its micro-batch: where it starts and ends in its source. A table keeps the newest marker of
+each query in a property, which is set in the same commit as the rows. Expiry and compaction do not affect properties.
+The marker is in the snapshot's summary, too, and the property names the snapshot: this distinguishes a table that was
+rolled back or replaced from a table whose old snapshots have expired.
 """
 
 import json
@@ -17,28 +17,28 @@ from lakeproof.tables.names import MARKER
 
 @dataclass(frozen=True)
 class Marker:
-    """What a commit records of its micro-batch: what comes behind the position `start` of the source, up to `end`."""
+    """The record of a micro-batch in its commit: the range of the source after position `start`, up to `end`."""
 
-    checkpoint_id: str  # the checkpoint's own unique id; of a product of gold, that of the silver table that it follows
+    checkpoint_id: str  # unique id of the checkpoint; for a product of gold, unique id of the silver table
     micro_batch_id: int
     contract: str  # digest of the contract that judged it
     start: str
     end: str
     limits: Limits = field(default_factory=Limits)
-    """How large batches and records could be: a micro-batch is finished under the limits that it was begun under."""
+    """Size limits of batches and records: a micro-batch is finished under the limits with which it began."""
     contents: str = ""
-    """Digest of what was read, which a replay that reads files with other tags compares. Of silver, the watermark; of
-    a product of gold whose windows are final, the horizon that they are before."""
+    """Digest of the content read, compared when a repeated micro-batch reads files with other tags. For silver, the
+    watermark; for a product of gold whose windows are final, the horizon that these windows are before."""
     replays: int = 0
-    """How many micro-batches of replays the stream has had, with this one if it is of a replay."""
+    """Number of the stream's micro-batches of replays, including this one if it is of a replay."""
 
     @property
     def is_replay(self) -> bool:
-        """Whether its micro-batch is of a replay, which takes nothing from the source."""
+        """Whether the micro-batch is of a replay, which takes nothing from the source."""
         return self.replays > 0 and self.start == self.end
 
     def holds_the_same(self, other: "Marker") -> bool:
-        """Whether both are of the same range, or replay, judged under the same contract, by whatever checkpoint."""
+        """Return whether both have the same range or replay, under the same contract, from any checkpoint."""
         return (self.start, self.end, self.contract, self.replays) == (
             other.start,
             other.end,
@@ -47,7 +47,7 @@ class Marker:
         )
 
     def follows(self, newest: "Marker") -> bool:
-        """Whether its micro-batch comes right behind that of another marker."""
+        """Return whether the micro-batch directly follows the micro-batch of another marker."""
         return newest.end == self.start and newest.replays == self.replays - self.is_replay
 
 
@@ -61,16 +61,16 @@ class Committed:
 
     @property
     def next_number(self) -> int:
-        """The number of the first micro-batch that the table does not have."""
+        """Number of the first micro-batch that the table lacks."""
         return self.marker.micro_batch_id + 1
 
     def as_text(self) -> str:
-        """The value of the property."""
+        """Return the value of the property."""
         return json.dumps(asdict(self), default=Limits.model_dump)
 
     @classmethod
     def parse(cls, text: str) -> "Committed":
-        """Read what :meth:`as_text` made."""
+        """Parse the result of :meth:`as_text`."""
         read = json.loads(text)
         marker = Marker(**read["marker"] | {"limits": Limits(**read["marker"]["limits"])})
         return cls(marker, read["snapshot_id"], read["sequence_number"])
@@ -78,7 +78,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is looked at of a table's snapshot. `entry` looks up its summary, which may be a call to the JVM."""
+    """The relevant parts of a table's snapshot. `entry` looks up its summary, which may be a call to the JVM."""
 
     id: int
     parent_id: int | None
@@ -91,18 +91,18 @@ class MarkerLostError(LakeproofError):
 
 
 def property_of(query: str) -> str:
-    """Name of the property that holds the newest marker of a query."""
+    """Return the name of the property with the newest marker of a query."""
     return MARKER + query
 
 
 def committed(properties: Mapping[str, str], query: str) -> Committed | None:
-    """The newest marker of a query, from a table's properties."""
+    """Return the newest marker of a query from a table's properties."""
     text = properties.get(property_of(query))
     return Committed.parse(text) if text else None
 
 
 def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
-    """Whether a table whose newest marker is `newest` has the micro-batch of `marker` already."""
+    """Return whether a table with the newest marker `newest` already has the micro-batch of `marker`."""
     if newest is None or marker.follows(newest.marker):
         return False
     if newest.marker.holds_the_same(marker):
@@ -121,7 +121,7 @@ def has_done(newest: Committed | None, marker: Marker, table: str) -> bool:
 
 
 def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
-    """Make sure that a table without a marker of a query has no rows either, unless they are of other queries."""
+    """Check that a table without a marker of a query has no rows either, unless other queries wrote them."""
     if rows and not any(name.startswith(MARKER) for name in properties):
         raise MarkerLostError(
             f"Cannot determine which files the {rows:,} rows of {table} come from: its property {MARKER}… was removed, "
@@ -133,16 +133,16 @@ def check_marked(properties: Mapping[str, str], rows: int, table: str) -> None:
 def check_history(
     newest: Committed, current: Snapshot | None, find: Callable[[int], Snapshot | None], table: str
 ) -> None:
-    """Make sure that a table still has what its newest marker says; `find` returns None for an expired snapshot."""
+    """Check that a table still has the commit of its newest marker; `find` returns None for an expired snapshot."""
     snapshot = current
     while snapshot is not None:
         if snapshot.id == newest.snapshot_id:
             return
         if snapshot.parent_id is None or snapshot.sequence_number < newest.sequence_number:
-            break  # it is before the append, or the first of all
+            break  # the snapshot is older than the append, or the first of all
         snapshot = find(snapshot.parent_id)
         if snapshot is None:
-            return  # its ancestors were expired; it came after the append
+            return  # the ancestors have expired, and the snapshot is newer than the append
     back = (
         f"To undo this, run: CALL lake.system.set_current_snapshot('{table}', {newest.snapshot_id})."
         if find(newest.snapshot_id)
@@ -162,7 +162,7 @@ def unfinished(
     ledger: Committed | None,
     is_origin: Callable[[str], bool],
 ) -> Marker | None:
-    """The micro-batch that bronze has and the ledger lacks, or None. There is one at most."""
+    """Return the micro-batch that bronze has and the ledger lacks, or None. There is at most one."""
     ahead = ledger is not None and (dead_letters is None or _is_ahead(ledger.marker, dead_letters.marker))
     for other in (dead_letters, ledger):
         if ahead or not _fits(other.marker if other else None, bronze.marker if bronze else None, is_origin):
@@ -180,7 +180,7 @@ def unfinished(
 
 
 def check_attempts(stream: str, attempts: Committed | None, replays: int) -> bool:
-    """Whether the table of attempts has a replay that the ledger lacks, which is at micro-batch `replays` of replays.
+    """Return whether the table of attempts has a replay that the ledger, with `replays` of them, lacks.
 
     Without the attempts, closed dead letters would be open again.
     """
@@ -195,14 +195,14 @@ def check_attempts(stream: str, attempts: Committed | None, replays: int) -> boo
 
 
 def _fits(behind: Marker | None, bronze: Marker | None, is_origin: Callable[[str], bool]) -> bool:
-    """Whether a table that is filled after bronze is where bronze is, or one micro-batch behind it."""
+    """Return whether a table that is filled after bronze is at the same micro-batch, or one micro-batch behind."""
     if bronze is None or behind is None:
         return behind is None and (bronze is None or is_origin(bronze.start))
     return behind.holds_the_same(bronze) or bronze.follows(behind)
 
 
 def _is_ahead(ledger: Marker, dead_letters: Marker) -> bool:
-    """Whether the ledger has what the dead letters lack, though they are filled first."""
+    """Return whether the ledger has a micro-batch that the dead letters lack, though they are filled first."""
     return ledger.follows(dead_letters) and not ledger.holds_the_same(dead_letters)
 
 
@@ -218,5 +218,5 @@ def _stream(table: str) -> str:
 
 
 def _short(position: str) -> str:
-    """A position for people: without the digest of what comes before it."""
+    """Return a position for people: without the digest of the preceding range."""
     return f"position {position.partition(':')[0]}"

@@ -1,6 +1,6 @@
-"""What the driver remembers of manifests and data files, which never change.
+"""The driver's cache of manifests and data files, which never change.
 
-A query that follows a table by small commits would read all of its small files again in each micro-batch.
+Without it, a query that follows a table with small commits would read all its small files again in each micro-batch.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,17 +16,17 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 FoundT = TypeVar("FoundT")
 
 ROWS = 1_000_000
-"""Deleted rows, and rows of one scan, that are remembered at most."""
+"""Most deleted rows, and most rows of one scan, that are cached."""
 _BYTES = 256 << 20
 _ENTRIES = 10_000
 
 
 class Memory:
-    """Several queries share it."""
+    """A thread-safe cache that several queries share."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # One without entries takes room, too.
+        # A manifest without entries takes space, too.
         self._entries: LRUCache[Hashable, list[ManifestEntry]] = LRUCache(
             _ENTRIES, getsizeof=lambda entries: 1 + len(entries)
         )
@@ -36,21 +36,21 @@ class Memory:
         self._tables: LRUCache[Hashable, pa.Table] = LRUCache(_BYTES, getsizeof=lambda table: table.nbytes)
 
     def entries(self, file: ManifestFile, io: FileIO, discard_deleted: bool) -> list[ManifestEntry]:
-        """The entries of a manifest."""
+        """Return the entries of a manifest."""
         key = file.manifest_path, discard_deleted
         return _found(self._entries, self._lock, key, lambda: file.fetch_manifest_entry(io, discard_deleted))
 
     def vectors(self, path: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The deletion vectors of a file."""
+        """Return the deletion vectors of a file."""
         return _found(self._vectors, self._lock, path, read)
 
     def table(self, key: Hashable) -> pa.Table | None:
-        """What was kept."""
+        """Return a cached table; None if it is not in the cache."""
         with self._lock:
             return self._tables.get(key)
 
     def keep(self, key: Hashable, table: pa.Table) -> None:
-        """Remember what was made of a data file, if there is room."""
+        """Cache a table that was derived from a data file, unless it is larger than the cache."""
         with self._lock, suppress(ValueError):
             self._tables[key] = table
 
@@ -72,4 +72,4 @@ def _found(cache: LRUCache[Hashable, FoundT], lock: Lock, key: Hashable, read: C
 
 
 MEMORY = Memory()
-"""Of this process. The end of the session empties it."""
+"""The cache of this process. The end of the session empties it."""

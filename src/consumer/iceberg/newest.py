@@ -1,4 +1,4 @@
-"""The newest markers of tables, in a state of them that Spark or PyIceberg has read."""
+"""The newest markers of tables, in a table state read by Spark or PyIceberg."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _ROWS = "total-records"
 
 @dataclass(frozen=True)
 class State:
-    """One state of a table; `find` returns None for an expired snapshot."""
+    """A state of a table; `find` returns None for an expired snapshot."""
 
     property: Callable[[str], str | None]
     properties: Callable[[], Mapping[str, str]]
@@ -36,7 +36,7 @@ class State:
 
 
 def spark_state(loaded: Any) -> State:
-    """Of Iceberg's own library in the JVM: a table, or metadata of it."""
+    """Return the state of a table, or of its metadata, from Iceberg's library in the JVM."""
 
     def snapshot(found: Any) -> Snapshot | None:
         if found is None:
@@ -46,14 +46,14 @@ def spark_state(loaded: Any) -> State:
 
     return State(
         property=lambda name: loaded.properties().get(name),
-        properties=lambda: dict(loaded.properties()),  # several calls to the JVM for each
+        properties=lambda: dict(loaded.properties()),  # several calls to the JVM per property
         current=snapshot(loaded.currentSnapshot()),
         find=lambda number: snapshot(loaded.snapshot(number)),
     )
 
 
 def python_state(table: "Table") -> State:
-    """Of PyIceberg."""
+    """Return the state of a table from PyIceberg."""
 
     def snapshot(found: "TableSnapshot | None") -> Snapshot | None:
         if found is None:
@@ -72,7 +72,7 @@ def python_state(table: "Table") -> State:
 
 
 def newest_marker(state: State, query: str, table: str) -> Committed | None:
-    """The newest marker of a query in a state of a table: in a property, or in a snapshot if somebody removed that."""
+    """Return the newest marker of a query in a table state: from a property, or from a snapshot if that was removed."""
     key = property_of(query)
     newest = committed({key: state.property(key) or ""}, query) or _marked(state, key)
     if newest:
@@ -93,16 +93,16 @@ def _marked(state: State, key: str) -> Committed | None:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a stream's tables are."""
+    """The position of a stream's tables."""
 
-    accounted: str | None  # the position up to which the ledger has everything; None where nothing was ever taken
-    unfinished: Marker | None  # the micro-batch of what landed that bronze has and the ledger does not
-    replays: int = 0  # micro-batches of replays in the ledger
-    is_replaying: bool = False  # whether there is an unfinished one of a replay
+    accounted: str | None  # the position up to which the ledger has everything; None if nothing was ever taken
+    unfinished: Marker | None  # the micro-batch of the source that bronze has and the ledger lacks
+    replays: int = 0  # number of micro-batches of replays in the ledger
+    is_replaying: bool = False  # whether there is an unfinished micro-batch of a replay
 
 
 def standing(catalog: "Catalog", names: StreamTables, query: str, is_origin: Callable[[str], bool]) -> Standing:
-    """Look where a stream's tables are."""
+    """Read the position of a stream's tables."""
     bronze, dead_letters, ledger = (
         newest_marker(python_state(catalog.load_table(name)), query, name)
         for name in (names.bronze, names.dead_letters, names.ledger)

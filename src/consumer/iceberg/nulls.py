@@ -16,12 +16,12 @@ class _KeepsNulls(arrow.ArrowProjectionVisitor):
 
 
 def keep_nulls() -> None:
-    """Let PyIceberg read them as null, in this process."""
+    """Let PyIceberg read null lists and maps as null, in this process."""
     arrow.ArrowProjectionVisitor = _KeepsNulls  # type: ignore[misc]
 
 
 def _with_nulls(landed: Any, found: Any) -> Any:
     if found is None or found.null_count == landed.null_count:
         return found
-    # Cast: the ids of nested fields get lost.
+    # The cast restores the ids of nested fields, which get lost.
     return pc.if_else(landed.is_valid(), found, pa.scalar(None, found.type)).cast(found.type)

@@ -1,8 +1,8 @@
-"""Removal of rows, by new data files without them: a delete file would leave their bytes where they are.
+"""Removal of rows by new data files without them: a delete file would leave their bytes in storage.
 
-Spark deletes the rows on a branch that no reader follows. The rows of the files that it replaced and of those that it
-wrote are read and compared, by micro-batch: what was there is what is left and what was to be removed. Only then one
-commit replaces the files in the table itself, and writes its manifests again, which had bounds of the old files.
+Spark deletes the rows on a branch that no reader follows. The rows of the replaced and the new files are read and
+compared by micro-batch: the old rows must equal the remaining rows plus the rows to remove. Only then does one commit
+replace the files in the table itself, and rewrite its manifests, which have bounds of the old files.
 """
 
 import uuid
@@ -32,34 +32,34 @@ from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 
 REMOVED = "lakeproof.removed"
-"""In the summary of a snapshot that removed rows: for which request."""
+"""Entry in the summary of a snapshot that removed rows: the request."""
 _TRIES = 3
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed from a table."""
+    """The result of a removal from a table."""
 
     rows: int
     files: int
-    """Data files that were replaced."""
+    """Number of replaced data files."""
     snapshot_id: int
 
 
 @dataclass(frozen=True)
 class Accounted:
-    """An account of the removed rows that the same commit writes, as a property of the table."""
+    """An account of the removed rows, written by the same commit as a property of the table."""
 
     property: str
     was: str | None
     value: str
     rows: int
-    """How many rows it has more than before."""
+    """Number of rows that it adds to the account."""
 
 
 @contextmanager
 def removal_errors(table: str, hint: str) -> Iterator[None]:
-    """Say why rows of a table were not removed; `hint` is for a collision with another program."""
+    """Report why rows of a table were not removed; `hint` is for a collision with another program."""
     try:
         yield
     except NotEqualError as error:
@@ -76,18 +76,18 @@ def removal_errors(table: str, hint: str) -> Iterator[None]:
 def remove(
     table: OpenTable, keys: DataFrame, on: Mapping[str, str], request: str, account: Accounted | None = None
 ) -> Removed | None:
-    """Remove the rows with some keys; None if no row has one.
+    """Remove the rows with the given keys; return None if no row has one.
 
-    `on` has the columns of `keys`, and SQL of what each is equal to, in which `row` is a row of the table. Raises
-    NotEqualError if other rows would go or change, and CollisionError if another writer changed the files or the
-    account meanwhile; the table then stays as it is.
+    `on` maps the columns of `keys` to SQL expressions that they must equal, in which `row` is a row of the table.
+    Raises NotEqualError if other rows would be removed or changed, and CollisionError if another writer changed the
+    files or the account meanwhile; the table then stays unchanged.
     """
     for left in reversed(range(_TRIES)):
         try:
             return _remove(table, keys, on, request, account)
         except (Py4JJavaError, PySparkException) as error:
-            # Where the catalog's answer to Spark's own commit was lost, Iceberg takes what landed for a collision, and
-            # deletes its manifests. It was on the branch, which is dropped.
+            # If the catalog's answer to Spark's own commit was lost, Iceberg mistakes the landed commit for a collision
+            # and deletes its manifests. The commit was on the branch, which is dropped.
             if left:
                 continue
             if isinstance(error, Py4JJavaError):
@@ -124,7 +124,7 @@ def _remove(
                 f"{table.name} has the property write.delete.mode: rows would only be marked as deleted.",
                 f"Run: ALTER TABLE {CATALOG}.{table.name} UNSET TBLPROPERTIES ('write.delete.mode').",
             )
-        if not old:  # Spark makes a snapshot even so
+        if not old:  # Spark makes a snapshot even without changes
             return None
         rows = _proven(table, old, new, keys, on)
         if account and account.rows != rows:
@@ -136,7 +136,7 @@ def _remove(
 
 
 def _proven(table: OpenTable, old: list[Any], new: list[Any], keys: DataFrame, on: Mapping[str, str]) -> int:
-    """Make sure that the new files have all rows of the old ones but those to be removed; return how many those are."""
+    """Check that the new files have all rows of the old ones except those to remove; return the number of these."""
 
     def wanted(rows: DataFrame) -> DataFrame:
         named = rows.alias("row")
@@ -189,7 +189,7 @@ def _publish(
             update.addFile(task.file())
         update.set(REMOVED, request)
         update.commit()
-        # A manifest has the bounds of the files that were removed from it, up to its next version.
+        # A manifest keeps the bounds of files that were removed from it until it is rewritten.
         rewrite = transaction.rewriteManifests().clusterBy(_constant(table))
         rewrite.set(REMOVED, request)
         rewrite.commit()
@@ -205,7 +205,7 @@ def _key(task: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _constant(table: OpenTable) -> Any:
-    """A function of the JVM that gives each file the same cluster."""
+    """Return a function of the JVM that assigns each file to the same cluster."""
     # A map is a function in Scala.
     nothing = getattr(java_class(table.spark, "scala.collection.immutable.Map$"), "MODULE$").empty()
     constant = nothing.withDefaultValue("")

@@ -1,9 +1,9 @@
 """Compaction that is proven before readers see it.
 
-Iceberg's own action rewrites small data files on a branch that no reader follows. The rows of the files that it
-replaced, and of those that it wrote, are read and compared by an order-independent hash. Only then one commit swaps the
-files in the table itself, and drops the branch. Rows that were appended meanwhile stay; if a replaced file was changed
-meanwhile, Iceberg refuses the commit, and the table stays as it was.
+Iceberg's own action rewrites small data files on a branch that no reader follows. The rows of the replaced and the new
+files are read and compared by an order-independent hash. Only then does one commit swap the files in the table itself,
+and drop the branch. Rows that were appended meanwhile are kept; if a replaced file was changed meanwhile, Iceberg
+refuses the commit, and the table stays unchanged.
 """
 
 import time
@@ -26,10 +26,10 @@ from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID
 
 BRANCH = "lakeproof-maintenance"
-"""How the names of branches begin where files are rewritten. A maintenance that was killed leaves one behind."""
+"""Prefix of branches on which files are rewritten. A killed maintenance leaves one behind."""
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
-_TO_THE_MICROSECOND = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # the default drops them
+_TO_THE_MICROSECOND = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # the default drops microseconds
 _WHOLE = {
     "ignoreNullFields": "false",
     "timestampFormat": f"{_TO_THE_MICROSECOND}XXX",
@@ -37,12 +37,12 @@ _WHOLE = {
 }
 _COLLECTIONS = "org.apache.iceberg.relocated.com.google.common.collect"
 SWAPPED = "lakeproof.maintenance"
-"""In the summary of the snapshot that swaps files."""
+"""Entry in the summary of the snapshot that swaps files."""
 _DROPPED = "another maintenance dropped the branch of this one"
-# What a writer did to the table between the look at it and the commit.
+# Exceptions for a change by another writer between reading the table and the commit.
 _COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 _COLLISIONS = (_COMMIT_FAILED, "org.apache.iceberg.exceptions.ValidationException")
-# Merges all small manifests in the commit that swaps files. Nobody sees the property: it is gone with that commit.
+# Merges all small manifests in the commit that swaps files. Nobody sees the property: the same commit removes it.
 _MERGE_MANIFESTS = ("commit.manifest.min-count-to-merge", "2")
 
 
@@ -51,12 +51,12 @@ class NotEqualError(Exception):
 
 
 class CollisionError(Exception):
-    """A writer changed the files that were compacted. The table is as the writer left it."""
+    """Another writer changed the compacted files. The table is as that writer left it."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Data files on one side of a compaction, and how long it took to read all their rows."""
+    """Data files on one side of a compaction, and the time to read all their rows."""
 
     files: int
     bytes: int
@@ -65,7 +65,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction replaced, and by what."""
+    """The data files of a compaction before and after."""
 
     rows: int
     before: Side
@@ -85,7 +85,7 @@ class Work:
 
 
 def work(table: OpenTable, options: Mapping[str, str]) -> Work:
-    """What :func:`compact` would replace, as Iceberg's own action plans it."""
+    """Return the files that :func:`compact` would replace, as planned by Iceberg's own action."""
     if table.loaded.currentSnapshot() is None:
         return Work(0, 0)
     planner = java_class(table.spark, "org.apache.iceberg.actions.BinPackRewriteFilePlanner")(table.loaded)
@@ -97,10 +97,10 @@ def work(table: OpenTable, options: Mapping[str, str]) -> Work:
 
 
 def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
-    """Rewrite small data files of a table, sorted by the time that it is partitioned by; None if no file is small.
+    """Rewrite small data files of a table, sorted by the time of its partitions; return None if no file is small.
 
-    `options` are those of Iceberg's ``rewrite_data_files``. Raises NotEqualError if the rows before and after it
-    differ, and CollisionError if another writer changed the files meanwhile; the table then stays as it is.
+    `options` are those of Iceberg's ``rewrite_data_files``. Raises NotEqualError if the rows before and after differ,
+    and CollisionError if another writer changed the files meanwhile; the table then stays unchanged.
     """
     drop_branches(table)
     if not work(table, options).files:
@@ -132,10 +132,9 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
 
 
 def make_branch(table: OpenTable, snapshot_id: int) -> str:
-    """Make a branch for a rewrite, and return its name.
+    """Create a branch for a rewrite; return its name.
 
-    It has a name of its own: a second maintainer, whose leases are in another database, drops it but never continues
-    it.
+    The name is unique: a second maintainer, with leases in another database, drops the branch but never continues it.
     """
     branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
     _change_branch(table, branch, snapshot_id)
@@ -143,7 +142,7 @@ def make_branch(table: OpenTable, snapshot_id: int) -> str:
 
 
 def drop_branches(table: OpenTable, prefix: str = BRANCH) -> None:
-    """Drop branches where files were rewritten. Files that only these have go with the snapshots that expire."""
+    """Drop branches with rewritten files. Files that only these branches have are removed when snapshots expire."""
     table.loaded.refresh()
     for name in [str(name) for name in elements(table.loaded.refs().keySet())]:
         if name.startswith(prefix):
@@ -181,13 +180,13 @@ def _rewrite(table: OpenTable, branch: str, options: Mapping[str, str]) -> None:
 
 
 def only_in(table: OpenTable, before: int, after: int) -> tuple[list[Any], list[Any]]:
-    """Scan tasks of the files that only one of two snapshots has, or has with other deletes."""
+    """Return scan tasks of the files that only one of two snapshots has, or that have different deletes."""
     old, new = dict(tasks_of(table, before)), dict(tasks_of(table, after))
     return [old[key] for key in old.keys() - new.keys()], [new[key] for key in new.keys() - old.keys()]
 
 
 def tasks_of(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
-    """Scan tasks of the files of a snapshot, with the delete files of each."""
+    """Yield scan tasks of the files of a snapshot, with the delete files of each."""
     planned = table.loaded.newScan().useSnapshot(snapshot_id).planFiles()
     try:
         for task in elements(java_class(table.spark, f"{_COLLECTIONS}.Lists").newArrayList(planned)):
@@ -198,10 +197,10 @@ def tasks_of(table: OpenTable, snapshot_id: int) -> Iterator[tuple[_Key, Any]]:
 
 
 def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
-    """Read the rows of both sides, and make sure that they are the same."""
+    """Read the rows of both sides, and check that they are equal."""
     before, of_old = read_groups(table, old)
     after, of_new = read_groups(table, new)
-    # What Iceberg counted when it wrote them: not what a scan of something else would find.
+    # The count from when Iceberg wrote the files: it would reveal a scan of something else.
     written = sum(int(task.file().recordCount()) for task in new)
     if of_old != of_new or written != sum(count for count, _ in of_new.values()):
         groups = of_old.keys() | of_new.keys()
@@ -216,7 +215,7 @@ def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
 
 
 Groups = dict[int | None, tuple[int, int]]
-"""By micro-batch: how many rows it has, and the sum of their hashes."""
+"""Number of rows and sum of their hashes, by micro-batch."""
 
 
 def read_groups(
@@ -238,7 +237,7 @@ def read_groups(
 
 
 def row_hash(rows: DataFrame) -> Column:
-    """A 64-bit hash of all columns of a row. Nulls and missing nested values differ."""
+    """Return a 64-bit hash of all columns of a row. Nulls and missing nested values differ."""
     parts: list[Column] = []
     for field in rows.schema.fields:
         column = sf.col(f"`{field.name}`")
@@ -247,7 +246,7 @@ def row_hash(rows: DataFrame) -> Column:
 
 
 def _comparable(column: Column, field: StructField) -> Column:
-    """A column as something that Spark can hash: it hashes no maps."""
+    """Convert a nested column to JSON: Spark cannot hash maps."""
     if isinstance(field.dataType, _NESTED):
         return sf.to_json(sf.struct(column), _WHOLE)
     return column
@@ -255,7 +254,7 @@ def _comparable(column: Column, field: StructField) -> Column:
 
 @contextmanager
 def _staged(table: OpenTable, tasks: list[Any]) -> Iterator[DataFrame]:
-    """The rows of scan tasks. This is how Iceberg's own action reads what it rewrites."""
+    """Provide the rows of scan tasks, in the way that Iceberg's own action reads the files that it rewrites."""
     named, name = partial(java_class, table.spark), uuid.uuid4().hex
     manager = named("org.apache.iceberg.spark.ScanTaskSetManager").get()
     tables = named("org.apache.iceberg.spark.SparkTableCache").get()
@@ -274,7 +273,7 @@ def _staged(table: OpenTable, tasks: list[Any]) -> Iterator[DataFrame]:
 def _swap(table: OpenTable, branch: str, start: Any, old: list[Any], new: list[Any]) -> None:
     """Replace files in the table itself, merge its manifests, and drop the branch, in one commit.
 
-    The branch keeps the new files from being expired up to this commit, which fails if somebody dropped it.
+    Until this commit, the branch protects the new files from expiry; the commit fails if the branch was dropped.
     """
     for _ in range(ATTEMPTS):
         transaction = table.loaded.newTransaction()  # reads the table again

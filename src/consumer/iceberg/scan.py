@@ -1,6 +1,6 @@
-"""Rows of an Iceberg table that tasks read with PyIceberg: names of data files travel through the JVM, no rows.
+"""Rows of an Iceberg table that tasks read with PyIceberg: names of data files pass through the JVM, but no rows.
 
-PyIceberg finds columns by their ids, applies deletes, and leaves out the row groups that the filter rules out.
+PyIceberg finds columns by their ids, applies deletes, and skips the row groups that the filter excludes.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
 SMALL_ROWS = 20_000
-"""Rows that the driver reads itself, at most, if they are not too many bytes either."""
+"""Most rows that the driver reads itself, if they are not too many bytes either."""
 _BYTES_PER_TASK = 1 << 20
-# Bytes that take as long to read as to open a file.
+# Opening a file takes as long as reading so many bytes.
 _FILE_COST = 1 << 16
 _ROW = "_row"
 
@@ -36,9 +36,9 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class Scan:
-    """Data files of the table `name` that may hold some rows, and what is read of them.
+    """Data files of the table `name` that may have the wanted rows, and the columns to read.
 
-    `metadata` has schemas only, and `columns` the columns by the names that they are returned with.
+    `metadata` has schemas only. `columns` maps the returned names to the columns of the table.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """A manifest whose entries are read once."""
+    """A manifest with cached entries."""
 
     file: ManifestFile
 
@@ -73,10 +73,10 @@ def plan(
     within: BooleanExpression | None = None,
     snapshot_id: int | None = None,
 ) -> Scan:
-    """Find the data files of a table that may hold some rows; by default, all rows of its current snapshot.
+    """Find the data files of a table that may have the wanted rows; by default, all rows of its current snapshot.
 
-    `columns` are those to read, by the names that they are returned with. `within` leaves out data files only:
-    PyIceberg does not filter rows by fields within objects.
+    `columns` maps the returned names to the columns to read. `within` excludes data files only: PyIceberg does not
+    filter rows by fields within objects.
     """
     from pyiceberg.expressions import AlwaysTrue, And
     from pyiceberg.expressions.visitors import UnpartitionedResidualEvaluator
@@ -90,12 +90,12 @@ def plan(
     snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     manifests: Any = [_Manifest(file) for file in snapshot.manifests(table.io)] if snapshot else []
     planner: Any = ManifestGroupPlanner(table.metadata, table.io, And(rows or every, within or every))
-    # Nobody reads the residuals, and PyIceberg fails to compare a null partition: that of rows without event time.
+    # Residuals are unused, and PyIceberg fails to compare a null partition, which has the rows without event time.
     whole = UnpartitionedResidualEvaluator(table.schema(), every)
     planner._build_residual_evaluator = lambda _: lambda _: whole
     try:
         files = list(planner.plan_files(manifests))
-    except ValueError as error:  # PyIceberg has no type of its own for it: the manifests say whether that was it
+    except ValueError as error:  # PyIceberg has no error class for equality deletes: check the manifests
         if not any(_has_equality_deletes(manifest, table.io) for manifest in manifests):
             raise
         raise LakeproofError(
@@ -115,22 +115,22 @@ def _has_equality_deletes(manifest: _Manifest, io: FileIO) -> bool:
 
 
 def of_micro_batches(start: int, end: int, column: str = MICRO_BATCH_ID) -> BooleanExpression:
-    """The rows of a bronze or silver table that are from some micro-batches of bronze."""
+    """Return a filter for rows of a bronze or silver table from the micro-batches `start` to before `end` of bronze."""
     from pyiceberg.expressions.parser import parse
 
     return parse(f"{column} >= {start} and {column} < {end}")
 
 
 def read(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """Read rows within a task; each time, they come in the same order."""
-    for file in scan.files:  # one at a time: PyIceberg would read all of them before it returns the first rows
+    """Read rows within a task, always in the same order."""
+    for file in scan.files:  # one at a time: PyIceberg would read all files before it returns the first rows
         yield from _rows_of(scan, file)
 
 
 def positions(spark: SparkSession, scan: Scan, pick: Callable[[pa.Table], pa.Table]) -> dict[str, Any]:
-    """The positions of rows in their data files, by the location of each file that has such rows.
+    """Return the positions of the picked rows in their data files, by location of the file.
 
-    `pick` leaves the rows that are looked for. The scan is of all rows, and deletes of the table are deletion vectors.
+    `pick` selects the rows. The scan must be of all rows, and deletes of the table must be deletion vectors.
     """
     from pyiceberg.table import FileScanTask
 
@@ -181,7 +181,7 @@ def _rows_of(scan: Scan, file: FileScanTask) -> Iterator[pa.RecordBatch]:
     try:
         for batch in ArrowScan(scan.metadata, scan.io, projected, scan.rows).to_record_batches([file]):
             if batch.num_rows:
-                # Files that other tools compacted have other Arrow types of the same columns than ours.
+                # In files compacted by other tools, the same columns have other Arrow types.
                 columns: Any = [batch.column(name).cast(types.field(name).type) for name in scan.columns.values()]
                 yield pa.RecordBatch.from_arrays(columns, names=list(scan.columns))
     except FileNotFoundError as error:
@@ -194,7 +194,7 @@ def _rows_of(scan: Scan, file: FileScanTask) -> Iterator[pa.RecordBatch]:
 
 
 def _deleted(scan: Scan, file: FileScanTask) -> Any:
-    """Positions of a data file that its deletion vectors have."""
+    """Return the positions of a data file in its deletion vectors."""
     found: list[Any] = [np.array([], np.int64)]
     for path in {each.file_path for each in file.delete_files}:
         vectors = MEMORY.vectors(path, partial(_vectors, path, scan.io))
@@ -204,7 +204,7 @@ def _deleted(scan: Scan, file: FileScanTask) -> Any:
 
 
 def _vectors(path: str, io: FileIO) -> dict[str, Any]:
-    """Positions by the data file that they are deleted from, in one file of deletion vectors."""
+    """Read a file of deletion vectors; return the deleted positions by data file."""
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
 
@@ -214,25 +214,25 @@ def _vectors(path: str, io: FileIO) -> dict[str, Any]:
 
 
 def spread(spark: SparkSession, scan: Scan, work: Callable[[Scan], ResultT]) -> list[ResultT]:
-    """Let tasks work on parts of a scan; see :func:`spread_parts`."""
+    """Process the parts of a scan in tasks; see :func:`spread_parts`."""
     return spread_parts(spark, scan, parts_of(spark, scan), work)
 
 
 def spread_parts(
     spark: SparkSession, scan: Scan, parts: Sequence[PartT], work: Callable[[PartT], ResultT]
 ) -> list[ResultT]:
-    """Let a task work on each part of a scan; return what they return, in the same order.
+    """Process each part of a scan in a task; return the results in the same order.
 
-    The driver works on a small scan itself: a task would take longer to start.
+    The driver processes a small scan itself: starting a task would take longer.
     """
     return list(map(work, parts)) if is_small(scan) else in_tasks(spark.sparkContext, parts, work)
 
 
 def whole_files(scan: Scan) -> tuple[Scan, Scan]:
-    """Split a scan into what :func:`derived` takes, and the rest.
+    """Split a scan into the data files for :func:`derived`, and the rest.
 
-    That is data files of which each row is in the scan: none was deleted since, and the filter holds for all of them.
-    The smallest come first: they cost the most for a row.
+    The former are data files with all their rows in the scan: no row was deleted, and the filter holds for every row.
+    The smallest files come first: they cost the most per row.
     """
     from pyiceberg.expressions.visitors import ROWS_MUST_MATCH, _StrictMetricsEvaluator
 
@@ -251,9 +251,9 @@ def whole_files(scan: Scan) -> tuple[Scan, Scan]:
 def derived(
     spark: SparkSession, scan: Scan, derive: Callable[[pa.RecordBatch], pa.Table], kind: Hashable
 ) -> list[pa.Table]:
-    """What a function makes of the rows of each data file of what :func:`whole_files` returned first.
+    """Return the result of a function for each data file of the first scan that :func:`whole_files` returned.
 
-    It is remembered, so it must depend on the rows only; `kind` tells it from other functions.
+    Results are cached, so they must depend on the rows only; `kind` identifies the function.
     """
 
     def key(file: FileScanTask) -> Hashable:
@@ -273,17 +273,17 @@ def derived(
 
 
 def is_small(scan: Scan) -> bool:
-    """Whether it takes less time to read the rows than to start a task for them."""
+    """Return whether reading the rows takes less time than starting a task."""
     return rows_of(scan) <= SMALL_ROWS and _bytes_of(scan) <= _BYTES_PER_TASK
 
 
 def rows_of(scan: Scan) -> int:
-    """Rows of the data files of a scan."""
+    """Return the number of rows in the data files of a scan."""
     return sum(file.file.record_count for file in scan.files)
 
 
 def parts_of(spark: SparkSession, scan: Scan, rows: int | None = None) -> list[Scan]:
-    """Parts of a scan of about the same number of bytes, at most as many as there are cores, or of so many rows."""
+    """Split a scan into parts of about the same size: at most one per core, or one per `rows` rows if that is more."""
     if not scan.files:
         return []
     total = _bytes_of(scan)

@@ -1,4 +1,4 @@
-"""Rows of Spark that tasks write to data files: only names of files and counts travel through the JVM."""
+"""Rows of Spark that tasks write to data files: only file names and counts pass through the JVM."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -21,14 +21,14 @@ ResultT = TypeVar("ResultT")
 
 @dataclass
 class Written:
-    """What was written of some rows; no table knows of it yet."""
+    """The data files of written rows, before they are committed."""
 
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], target: Target, s3: S3Settings) -> Written:
-    """Write rows, whose columns are a table's, to data files for it."""
+    """Write rows that have a table's columns to data files."""
     writer, written = DataFileWriter(target, open_storage(target.folder, s3)), Written()
     for batch in batches:
         writer.write(batch)
@@ -38,12 +38,12 @@ def write_batches(batches: Iterable[pa.RecordBatch], target: Target, s3: S3Setti
 
 
 def write_rows(rows: DataFrame, target: Target, s3: S3Settings) -> Written:
-    """Let tasks do that."""
+    """Write rows of Spark to data files in tasks; see :func:`write_batches`."""
     return gathered(write_in_tasks(rows, lambda batches: write_batches(batches, target, s3)))
 
 
 def gathered(parts: Iterable[Written]) -> Written:
-    """What was written, together."""
+    """Combine the results of several writers."""
     whole = Written()
     for part in parts:
         whole.files += part.files
@@ -52,7 +52,7 @@ def gathered(parts: Iterable[Written]) -> Written:
 
 
 def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], ResultT]) -> list[ResultT]:
-    """Let each task write its rows; return what each wrote, and raise what one of them failed with."""
+    """Let each task write its rows; return the results, or raise the error of a task."""
     attempt = attempted(write)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], 
 
 
 def map_in_arrow(rows: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any], schema: str) -> DataFrame:
-    """What ``DataFrame.mapInArrow`` does, which asks for pandas, though neither it nor its workers use that."""
+    """Do the same as ``DataFrame.mapInArrow``, which requires pandas, though neither it nor its workers use pandas."""
     function = UserDefinedFunction(work, _parse_datatype_string(schema), evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column: Any = function(*[rows[name] for name in rows.columns])
     mapped = rows._jdf.mapInArrow(column._jc, False, None)

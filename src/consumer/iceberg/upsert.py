@@ -1,7 +1,7 @@
-"""Upserts that happen once: new rows are added and the replaced ones deleted in one commit with one marker.
+"""Upserts that happen exactly once: new rows are added and the replaced ones deleted in one commit with one marker.
 
-Rows are removed by deletion vectors of Iceberg v3, one for a data file, which include those of the vector before. A
-data file without any row left is removed as a whole, so the number of files does not grow with each upsert.
+Rows are removed by deletion vectors of Iceberg v3, one per data file, which include the rows of the previous vector. A
+data file without remaining rows is removed as a whole, so the number of files does not grow with each upsert.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from consumer.iceberg.marker import Marker
 from lakeproof.errors import UnavailableError
 
 Span = tuple[int, int]
-"""From one time to before another, in microseconds since 1970."""
+"""A span from one time to before another, in microseconds since 1970."""
 
-# Py4J passes a smaller number as an Integer, which Iceberg does not take for a time.
+# Py4J passes a smaller number as an Integer, which Iceberg does not accept as a time.
 _INT = 1 << 31
 
 
 @dataclass(frozen=True)
 class OldRows:
-    """Rows of a table that new ones replace.
+    """Rows of a table that new rows replace.
 
-    That is, their positions by the location of a data file; and a timestamp column with the spans that its values in
-    these rows lie in, to find the data files by.
+    `positions` are their positions by location of the data file. `column` is a timestamp column, and `spans` has its
+    values in these rows, to find the data files.
     """
 
     positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -40,11 +40,11 @@ class OldRows:
 def upsert_once(
     table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]
 ) -> bool:
-    """Add data files and remove the rows that they replace, unless the table already holds the marker.
+    """Add data files and remove the rows that they replace, unless the table already has the marker.
 
-    No files are a commit, too: its marker keeps the sequence whole. `find_old` finds the rows to remove in a snapshot,
-    by its id; it is asked again if others rewrote the table meanwhile. For what is returned, and for errors, see
-    :func:`consumer.iceberg.append.commit_once`. The table has version 3 of the format.
+    An upsert without files is committed, too: its marker keeps the sequence complete. `find_old` finds the rows to
+    remove in a snapshot, by its id; it is called again if others rewrote the table meanwhile. For the result and
+    errors, see :func:`consumer.iceberg.append.commit_once`. The table has version 3 of the format.
     """
 
     def upsert(transaction: Any) -> Any:
@@ -60,7 +60,7 @@ def upsert_once(
 
 
 def _remove(table: OpenTable, update: Any, snapshot_id: int, old: OldRows) -> None:
-    """Let an update remove rows of the snapshot that it is prepared from."""
+    """Let an update remove rows of the snapshot from which it is prepared."""
     if not old.positions:
         return
     named = partial(java_class, table.spark)
@@ -89,12 +89,12 @@ def _remove(table: OpenTable, update: Any, snapshot_id: int, old: OldRows) -> No
         update.addDeletes(vector)
     for vector in elements(written.rewrittenDeleteFiles()):
         update.removeDeletes(vector)
-    # Otherwise Iceberg takes each vector of the table's history for one that was added meanwhile.
+    # Otherwise Iceberg mistakes each vector of the table's history for one that was added meanwhile.
     update.validateFromSnapshot(snapshot_id)
 
 
 def _tasks(table: OpenTable, snapshot_id: int, old: OldRows) -> Iterator[tuple[Any, Sequence[int]]]:
-    """The data files of old rows with their deletion vectors, and the positions in them."""
+    """Yield scan tasks for the data files of old rows, with their deletion vectors, and the positions of the rows."""
     left = dict(old.positions)
     planned = table.loaded.newScan().useSnapshot(snapshot_id).filter(_within(table, old)).planFiles()
     try:
@@ -111,7 +111,7 @@ def _tasks(table: OpenTable, snapshot_id: int, old: OldRows) -> Iterator[tuple[A
 
 
 def _within(table: OpenTable, old: OldRows) -> Any:
-    """Iceberg's own expression of where old rows are."""
+    """Return an Iceberg expression for the spans of old rows."""
     expressions = java_class(table.spark, "org.apache.iceberg.expressions.Expressions")
     either, both = getattr(expressions, "or"), getattr(expressions, "and")
     found = expressions.alwaysFalse()
@@ -123,7 +123,7 @@ def _within(table: OpenTable, old: OldRows) -> Any:
 
 
 def _index(table: OpenTable, positions: Sequence[int]) -> Any:
-    """Positions as Iceberg has them."""
+    """Return positions as an index of Iceberg's."""
     named = partial(java_class, table.spark)
     numbers = long_array(table.spark, np.asarray(positions, dtype=">i8").tobytes())
     listed = named("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(numbers)

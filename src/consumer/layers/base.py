@@ -1,15 +1,15 @@
 """The engine of the layers: one protocol, and the one place that drives it.
 
-A layer follows what another query has committed, and says only what is its own:
+A layer follows the commits of another query, and implements only its own part:
 
-    next      what to do, by the newest markers: the rest of what was begun, or what came since then, or nothing
-    compute   writes data files that no table knows of, and yields its commits in the order in which they must happen
-    commit    the engine checks the lease, then makes each; a table that holds the marker already stays as it is
-    recover   nothing of its own: the last commit says that all before it are done, so `next` finds what a crash left
+    next      find the work, from the newest markers: an unfinished micro-batch, newer commits, or nothing
+    compute   write data files that no table refers to yet, and yield the commits in the required order
+    commit    the engine checks the lease, then makes each commit; a table that already has the marker is unchanged
+    recover   needs no code: the last commit implies all before it, so `next` finds what a crash left unfinished
     rebuild   the same layer over tables with other names, filled from the start, then swapped (``layers/rebuild.py``)
 
-``app/query.py`` runs a layer: when to look, news, backlog, outages, errors, the end. ``layers/registry.py`` has a line
-for each. Bronze computes and commits like the others, but Spark's checkpoint says what is next (``app/landing.py``).
+``app/query.py`` runs a layer: polling, news, backlog, outages, errors, shutdown. ``layers/registry.py`` has a line for
+each. Bronze computes and commits like the others, but Spark's checkpoint determines what is next (``app/landing.py``).
 """
 
 from abc import ABC, abstractmethod
@@ -34,24 +34,24 @@ log = structlog.get_logger()
 
 WorkT = TypeVar("WorkT")
 Totals = dict[str, Any]
-"""What is logged of a micro-batch."""
+"""Values to log for a micro-batch."""
 Commit = Callable[[], object]
 Commits = Generator[Commit, None, Totals]
 
 
 class Computing(ABC, Generic[WorkT]):
-    """What the engine needs to take one micro-batch."""
+    """The interface that the engine needs to process one micro-batch."""
 
     event: ClassVar[str]
-    """Name of its line in the log."""
+    """Name of the log event."""
     name: str
-    """Name of its query: of its markers, its pool, and its lines in the log and in `consumer status`."""
+    """Name of the query: used in markers, the pool, the log and `consumer status`."""
     remedy: str | None = None
-    """What to do where markers do not fit; None leaves the hint of the error."""
+    """Hint for markers that do not fit; None keeps the hint of the error."""
 
     @abstractmethod
     def compute(self, spark: SparkSession, work: WorkT) -> Commits:
-        """Write data files, yield commits, and return what is logged."""
+        """Write data files, yield commits, and return the values to log."""
 
 
 class Layer(Computing[WorkT]):
@@ -60,30 +60,30 @@ class Layer(Computing[WorkT]):
     lease_name: str
     stream: str
     follows: str | None = None
-    """Name of the query whose commits it takes."""
+    """Name of the query whose commits the layer processes."""
     every: float | None = None
-    """Seconds from one look to the next, news or not; None looks when there is news, and at the trigger's interval."""
+    """Seconds between polls, regardless of news; None polls on news and at the trigger's interval."""
     has_backlog = False
-    """Whether its newest micro-batch was as large as allowed, and there is more to take."""
+    """Whether the newest micro-batch was as large as allowed, and more is waiting."""
     waits_for_backlog = False
-    """Whether to look less often while the query that it follows has a backlog."""
+    """Whether to poll less often while the followed query has a backlog."""
     outlasts_outages = False
-    """Whether to wait where a server is unavailable, since the tables are filled meanwhile."""
+    """Whether to wait while a server is unavailable, since the tables are filled meanwhile."""
     tables: Sequence[str] = ()
-    """What a rebuild fills, the one that says how far the layer is last; empty if it cannot be rebuilt."""
+    """The tables that a rebuild fills, the one with the layer's progress last; empty if the layer cannot be rebuilt."""
     source: str = ""
-    """The table that a rebuild fills them from."""
+    """The table that a rebuild reads."""
     reads: Sequence[str] = ()
-    """What a layer without `source` follows: a table, or `kafka:` and a topic."""
+    """Inputs of a layer without `source`: a table, or `kafka:` and a topic."""
     writes: Sequence[str] = ()
-    """What it fills beside tables: the URI of a folder, or `kafka:` and a topic."""
+    """Outputs other than tables: the URI of a folder, or `kafka:` and a topic."""
     resumes = False
     """Whether an interrupted rebuild is continued."""
 
     @classmethod
     @abstractmethod
     def asked(cls, asked: Asked) -> Iterable[Self]:
-        """Return those of this kind that a command is to fill."""
+        """Return the layers of this kind that a command fills."""
 
     def beside(self, suffix: str) -> Self:  # noqa: ARG002 - for a layer with tables
         """Return the same layer over tables whose names have a suffix."""
@@ -97,15 +97,15 @@ class Layer(Computing[WorkT]):
 
     @abstractmethod
     def next(self, spark: SparkSession) -> WorkT | None:
-        """Find what to do; None if there is nothing."""
+        """Find the next work; None if there is none."""
 
     def close(self) -> None:
-        """Release what is held beside the tables."""
+        """Release resources other than the tables."""
 
 
 @dataclass
 class Append:
-    """The commit of an append, which knows afterwards whether it was made, or the table had the micro-batch already."""
+    """The commit of an append. `was_made` is false if the table already had the micro-batch."""
 
     table: OpenTable
     marker: Marker
@@ -123,12 +123,12 @@ def append(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Appen
 
 
 def upsert(table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]) -> Commit:
-    """Return the commit of new rows and the removal of those that they replace."""
+    """Return the commit that adds new rows and removes the rows that they replace."""
     return lambda: upsert_once(table, marker, files, find_old)
 
 
 def take(layer: Layer[WorkT], spark: SparkSession, lease: Lease) -> bool:
-    """Take a micro-batch; return whether there was one."""
+    """Process a micro-batch; return whether there was one."""
     try:
         began = monotonic()
         work = layer.next(spark)
@@ -150,7 +150,7 @@ def run(layer: Computing[WorkT], spark: SparkSession, work: WorkT, lease: Lease,
 
 
 def complete(layer: Computing[WorkT], spark: SparkSession, work: WorkT, lease: Lease) -> Totals:
-    """Compute and commit a micro-batch; return what is to be logged of it."""
+    """Compute and commit a micro-batch; return the values to log."""
     began, committing = monotonic(), 0.0
     with closing(layer.compute(spark, work)) as commits:
         while True:
@@ -165,6 +165,6 @@ def complete(layer: Computing[WorkT], spark: SparkSession, work: WorkT, lease: L
             try:
                 commit()
             except MarkerLostError:
-                lease.check()  # another consumer that took over is the clearer reason
+                lease.check()  # if another consumer took over, that is the clearer reason
                 raise
             committing += monotonic() - since

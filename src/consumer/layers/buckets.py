@@ -17,13 +17,13 @@ log = structlog.get_logger()
 
 _BLOCK_CACHE_BYTES = 64 << 20
 _WRITE_BUFFER_BYTES = 16 << 20
-# RocksDB has no types or codes of errors, only texts: here, of the lock of another process and of this one. A look at
-# the lock itself would release it where this process holds it, as POSIX has it.
+# RocksDB errors have no types or codes, only texts: these are for a lock held by another process, and by this one.
+# Testing the lock itself would release it if this process holds it, as POSIX locks do.
 _LOCKED = ("IO error: While lock file", "IO error: lock hold by current process")
 _LOG_BLOCK_BYTES = 32 << 10
 _RECORD_HEADER = struct.Struct("<IHB")
 _LAST_RECORD_TYPE = 4
-_HOUR = 3_600_000_000  # in microseconds: narrower buckets would be many
+_HOUR = 3_600_000_000  # in microseconds; narrower buckets would be too many
 _RECORDED = b"progress"
 _REST = "rest"  # the bucket of keys without a usable time
 
@@ -39,7 +39,7 @@ class DamagedError(LakeproofError):
 
 
 def mended(work: Callable[[], ResultT], clear: Callable[[], None]) -> ResultT:
-    """Work with a database; where it is damaged, clear it and do the same again."""
+    """Call `work` with a database; if the database is damaged, clear it and call `work` again."""
     try:
         return work()
     except DamagedError as error:
@@ -49,11 +49,11 @@ def mended(work: Callable[[], ResultT], clear: Callable[[], None]) -> ResultT:
 
 
 class Buckets:
-    """Keys with times, in microseconds since 1970, in buckets by their times: what is too old goes with its bucket.
+    """Keys in buckets by time, in microseconds since 1970; old keys are removed with their bucket.
 
-    Buckets are as wide as `length`, the time for which a key counts, so that two or three of them are looked at for a
-    key. None keeps all keys. A database that cannot be opened is replaced by an empty one. Damage within its files
-    shows only when they are read: any method may raise :class:`DamagedError`.
+    A bucket is as wide as `length`, the time for which a key counts, so a lookup reads two or three buckets. None keeps
+    all keys. A database that cannot be opened is replaced by an empty one. Damage inside its files is found only when
+    they are read: any method may raise :class:`DamagedError`.
     """
 
     def __init__(self, folder: Path, setting: str, length: int | None = None) -> None:
@@ -70,18 +70,18 @@ class Buckets:
 
     @property
     def recorded(self) -> Any:
-        """What was recorded when keys were added last; None if it is empty."""
+        """The record stored with the newest keys; None if the database is empty."""
         with self._damage():
             text = self._database.get(_RECORDED)
         return json.loads(text) if text else None
 
     def values(self, name: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of some keys in a bucket; None where it has none."""
+        """Return the values of keys in a bucket; None for each missing key."""
         with self._damage():
             return self._buckets[name][list(keys)] or []
 
     def put(self, rows: Iterable[tuple[bytes, int | None, bytes]], record: object, oldest: int | None) -> None:
-        """Add keys with their times and values, then remove the buckets of which no key counts."""
+        """Add keys with their times and values, then remove the buckets in which no key counts."""
         with self._damage():
             batch = WriteBatch(raw_mode=True)
             handles: dict[str, ColumnFamily] = {}
@@ -103,28 +103,28 @@ class Buckets:
         self._open()
 
     def close(self) -> None:
-        """Close it. What cannot be flushed is missing when it is opened again, as after a crash."""
+        """Close the database. Data that cannot be flushed is missing at the next open, as after a crash."""
         for each in (*self._buckets.values(), self._database):
             with suppress(Exception):
                 each.close()
         self._buckets = {}
 
     def _bucket(self, time: int | None, oldest: int | None) -> str:
-        """The bucket of a key of some time, where no key from before `oldest` counts."""
+        """Return the bucket for the time of a key, when no key from before `oldest` counts."""
         if self.width is not None and time is not None and oldest is not None:
             number = time // self.width
-            if number <= oldest // self.width + 2:  # a time that is far ahead would make a bucket of its own
+            if number <= oldest // self.width + 2:  # a time far in the future would get its own bucket
                 return str(number)
         return _REST
 
     def _handle(self, name: str) -> ColumnFamily:
-        """A bucket, as a batch takes it; it is made if it is missing."""
+        """Return the handle of a bucket for a batch; create the bucket if it is missing."""
         if name not in self._buckets:
             self._buckets[name] = self._database.create_column_family(name, _options())
         return self._database.get_column_family_handle(name)
 
     def _passed(self, oldest: int | None) -> list[str]:
-        """The buckets of which no key counts."""
+        """Return the buckets in which no key counts."""
         if self.width is None or oldest is None:
             return []
         return [name for name in self._buckets if name != _REST and int(name) < oldest // self.width]
@@ -151,7 +151,7 @@ class Buckets:
 
     @contextmanager
     def _damage(self) -> Iterator[None]:
-        """Turn what RocksDB fails with into one clear line."""
+        """Turn any error of RocksDB into a :class:`DamagedError`."""
         try:
             yield
         except Exception as error:
@@ -159,7 +159,7 @@ class Buckets:
 
 
 def _database(folder: Path) -> tuple[Rdict, list[str]]:
-    """Open or make the database; return it with the names of its buckets."""
+    """Open or create the database; return it with the names of its buckets."""
     folder.mkdir(parents=True, exist_ok=True)
     _check_logs(folder)
     names = Rdict.list_cf(str(folder), _options()) if (folder / "CURRENT").exists() else []
@@ -168,10 +168,10 @@ def _database(folder: Path) -> tuple[Rdict, list[str]]:
 
 
 def _check_logs(folder: Path) -> None:
-    """Find the damage that RocksDB does not report: it would read for ever, or leave out the rest of its manifest.
+    """Find damage that RocksDB does not report: it would read forever, or skip the rest of its manifest.
 
-    Records have a checksum, a length and a type before their content. RocksDB takes a record that is longer than the
-    rest of the file for one that was never finished, and never ends where the type is of another kind of log.
+    A record is a checksum, a length and a type, followed by its content. RocksDB treats a record that is longer than
+    the rest of the file as unfinished, and never returns if the type belongs to another kind of log.
     """
     for file in (*folder.glob("MANIFEST-*"), *folder.glob("*.log")):
         content, at = file.read_bytes(), 0
@@ -184,7 +184,7 @@ def _check_logs(folder: Path) -> None:
                 raise ValueError(f"{file.name} has a record of the type {kind} at {at}")
             else:
                 at += _RECORD_HEADER.size + length
-        if at != len(content) and file.suffix != ".log":  # the last write of a process that was killed may be cut
+        if at != len(content) and file.suffix != ".log":  # the last write of a killed process may be truncated
             raise ValueError(f"{file.name} ends within a record")
 
 

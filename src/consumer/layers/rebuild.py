@@ -1,4 +1,4 @@
-"""Fill the tables of a layer again beside those that readers use, then replace them."""
+"""Rebuild the tables of a layer: fill new tables beside those that readers use, then swap them in."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -18,9 +18,9 @@ from lakeproof.tables.names import MARKER, REBUILDING, REPLACED
 
 
 def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSession]) -> str:
-    """Fill the tables of a layer again; return a line that says what was done.
+    """Fill the tables of a layer again; return a line that describes the result.
 
-    The source may grow meanwhile: the next run of the consumer resumes from where this one ends.
+    The source may grow meanwhile: the next run of the consumer resumes from the end of the rebuild.
     """
     with lease(settings.state.database, layer.lease_name) as held:
         with catalog_errors():
@@ -49,12 +49,12 @@ def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSe
 
 
 def new_suffix() -> str:
-    """What the names of new tables end with. It differs each time: a table's folder keeps the name of its creation."""
+    """Return a new suffix for names of tables. Each is different: a table's folder keeps the name of its creation."""
     return f"{REBUILDING}{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
 def exists(catalog: Catalog, layer: Layer[Any]) -> bool:
-    """Whether a layer was ever filled: a REST catalog lacks a table for a moment while another one replaces it."""
+    """Return whether a layer was ever filled; a REST catalog briefly lacks a table while another one replaces it."""
     return any(catalog.table_exists(name) or _begun_suffixes(catalog, name) for name in layer.tables)
 
 
@@ -67,7 +67,7 @@ def drop_begun(catalog: Catalog, layer: Layer[Any]) -> None:
 
 
 def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
-    """The suffix of the new tables; tables of an interrupted rebuild that cannot be continued are dropped."""
+    """Return the suffix of the new tables; drop tables of an interrupted rebuild that cannot be continued."""
     if layer.resumes:
         found = _begun_suffixes(catalog, layer.tables[-1])
         return found[-1] if found else new_suffix()
@@ -78,7 +78,7 @@ def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
 def _mark_replaced(catalog: Catalog, name: str, by: str) -> None:
     """Note in a table's metadata that its folder can be removed later. Without the note, the folder stays.
 
-    With a REST catalog, which alone knows where the folders of its tables are, none is removed.
+    Folders of a REST catalog are never removed: only the catalog knows where they are.
     """
     with suppress(GoneError):
         at, metadata = newest_metadata(catalog, name)
@@ -87,14 +87,14 @@ def _mark_replaced(catalog: Catalog, name: str, by: str) -> None:
 
 
 def _begun_suffixes(catalog: Catalog, table: str) -> list[str]:
-    """Suffixes of the tables of earlier rebuilds that were interrupted, the newest last."""
+    """Return the suffixes of tables of interrupted rebuilds, the newest last."""
     namespace, name = table.split(".")
     names = [found for _, found in catalog.list_tables(namespace)] if catalog.namespace_exists(namespace) else []
     return sorted(found.removeprefix(name) for found in names if found.startswith(name + REBUILDING))
 
 
 def _is_replacing(catalog: Catalog, names: Sequence[str]) -> bool:
-    """Whether an earlier rebuild was interrupted while it replaced the tables, the last of which is still left."""
+    """Return whether a rebuild was interrupted while it replaced tables, so that the last new table is left."""
     last = names[-1]
     if not catalog.table_exists(last) or all(catalog.table_exists(name) for name in names):
         return False

@@ -1,4 +1,4 @@
-"""The layers that follow tables. A new one is a line here. Each query starts in this order."""
+"""The layers that follow tables, in the order in which their queries start. A new layer is a line here."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,5 +21,5 @@ LAYERS: list[type[Layer[Any]]] = [
 
 
 def layers_of(asked: Asked) -> Iterator[Layer[Any]]:
-    """Return the layers that a command is to fill, each after the one that it follows."""
+    """Return the layers that a command fills, each after the layer that it follows."""
     return (layer for kind in LAYERS for layer in kind.asked(asked))

@@ -1,4 +1,4 @@
-"""The silver table that a layer follows, and the contract that its rows were decided under."""
+"""The silver table that a layer follows, and the contract under which its rows were decided."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class SilverLostError(LakeproofError):
-    """Silver was rolled back or replaced. Whichever layer finds that first, the remedy is the same."""
+    """Silver was rolled back or replaced. The remedy is the same for every layer that finds this first."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Upstream:
 
     @cached_property
     def contract(self) -> Contract:
-        """The contract that the newest rows were decided under."""
+        """The contract under which the newest rows were decided."""
         return contract_of_silver(self.contracts, self.newest.marker.contract, self.table.name)
 
     @property
     def id(self) -> str:
-        """Unique id of the table: a table that replaces it has another one."""
+        """Unique id of the table; a table that replaces it has another id."""
         return self.table.table_id()
 
     @property
@@ -45,14 +45,14 @@ class Upstream:
 
     @property
     def horizon(self) -> int | None:
-        """Silver keeps no more rows from before this time, in microseconds since 1970; None if that is not known."""
+        """Event time before which silver keeps no more rows, in microseconds since 1970; None if unknown."""
         length = self.contract.silver.horizon if self.contract.silver else None
         if not self.newest.marker.contents or length is None:
             return None
         return int(self.newest.marker.contents) - length // _MICROSECOND
 
     def start_of(self, table: str, *markers: Committed | None) -> int:
-        """Return the first micro-batch that a table does not have, by the last of its markers."""
+        """Return the first micro-batch that a table lacks, according to the last marker; check all markers."""
         for found in filter(None, markers):
             if found.marker.checkpoint_id != self.id:
                 raise MarkerLostError(
@@ -78,12 +78,12 @@ def upstream_of(spark: SparkSession, stream: str, contracts: ContractLog) -> Ups
 
 
 def rebuild_silver_hint(stream: str) -> str:
-    """What to do where the rows of silver cannot be trusted."""
+    """Return the hint for rows of silver that cannot be trusted."""
     return f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."
 
 
 def contract_of_silver(contracts: ContractLog, digest: str, table: str) -> Contract:
-    """Return the contract that a silver table was filled under."""
+    """Return the contract under which a silver table was filled."""
     missing = f"{table} was filled under the contract {digest[:12]}…, which the landing log does not have."
     return recorded_contract(contracts, digest, missing)
 
@@ -96,4 +96,4 @@ def recorded_contract(contracts: ContractLog, digest: str, missing: str) -> Cont
     return _parsed(text, f"contract {digest[:12]}")
 
 
-_parsed = lru_cache(maxsize=64)(parse_contract)  # each micro-batch of each layer asks for the same one
+_parsed = lru_cache(maxsize=64)(parse_contract)  # each micro-batch of each layer asks for the same contract

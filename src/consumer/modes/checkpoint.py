@@ -1,11 +1,11 @@
-"""The checkpoint of a mode: its identity, what each micro-batch holds, and what is known after it.
+"""The checkpoint of a mode: its identity, the content of each micro-batch, and the state after it.
 
 ::
 
     mode.json            its identity; written once
-    plans/N.json         what micro-batch N holds; written before anything of it is read
-    state/…              tables of what is known, as Parquet
-    commits/N.json       micro-batch N is done: position, watermark, counts, and the files of `state` that count
+    plans/N.json         the content of micro-batch N; written before any of it is read
+    state/…              tables of the state, as Parquet
+    commits/N.json       micro-batch N is done: position, watermark, counts, and the valid files of `state`
 
 Plans and commits are created, never replaced: of two consumers with one checkpoint, one gets an error.
 """
@@ -31,13 +31,13 @@ from lakeproof.storage import open_storage
 from lakeproof.storage.errors import FileAbsentError
 
 FORMAT = 1
-# Plans and commits that stay behind the newest one: for the rate in `consumer status`, and for whoever looks into it.
+# Number of older plans and commits to keep: for the rate in `consumer status`, and for people.
 _KEPT = 20
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of messages: each is in one of these."""
+    """Number of messages by outcome: each message has exactly one."""
 
     kept: int = 0
     duplicates: int = 0
@@ -45,35 +45,35 @@ class Counts:
     bad: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Count both."""
+        """Add the counts."""
         return Counts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
 
     @property
     def messages(self) -> int:
-        """How many there are together."""
+        """Total number of messages."""
         return sum(asdict(self).values())
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What is known after a micro-batch."""
+    """The state after a micro-batch."""
 
     number: int
-    id: str  # of this commit alone: a copy of the state knows by it which commit it belongs to
+    id: str  # unique id of this commit: a copy of the state records the commit that it belongs to
     end: Offsets  # where the next micro-batch starts
-    watermark: Micros | None  # of the next micro-batch; None while no event has been seen
-    keys: tuple[str, ...] = ()  # files of the state that have the ids of kept events
-    windows: str | None = None  # the file of the state that has the open windows
+    watermark: Micros | None  # of the next micro-batch; None until an event has been seen
+    keys: tuple[str, ...] = ()  # files of the state with the ids of kept events
+    windows: str | None = None  # file of the state with the open windows
     counts: Counts = field(default_factory=Counts)  # of this micro-batch
-    totals: Counts = field(default_factory=Counts)  # of all so far
+    totals: Counts = field(default_factory=Counts)  # of all micro-batches so far
 
     def as_json(self) -> bytes:
-        """Write it down."""
+        """Return the commit as JSON."""
         return json.dumps(asdict(self) | {"end": str(self.end)}).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read what :meth:`as_json` wrote."""
+        """Parse the result of :meth:`as_json`."""
         found = json.loads(text)
         found |= {"end": Offsets.parse(found["end"]), "keys": tuple(found["keys"])}
         return cls(**found | {name: Counts(**found[name]) for name in ("counts", "totals")})
@@ -81,16 +81,16 @@ class Commit:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint belongs to."""
+    """The identity of a checkpoint: the topic and the mode that it belongs to."""
 
-    id: str  # its own, which sinks record
+    id: str  # id of the checkpoint, which sinks record
     topic_id: str  # assigned by the brokers when the topic was created
     start: Offsets
-    pinned: Mapping[str, Any]  # fields of the mode that cannot change: what is known depends on them
+    pinned: Mapping[str, Any]  # fields of the mode that cannot change: the state depends on them
 
 
 def pinned(mode: Mode) -> dict[str, Any]:
-    """The fields of a mode that cannot change under a checkpoint; durations are in microseconds."""
+    """Return the fields of a mode that cannot change under a checkpoint; durations are in microseconds."""
     fields = {name: value for name, value in asdict(mode.fields).items() if value}
     fields |= {"event_time_format": str(mode.time)} if mode.time != ISO_8601 else {}
     window = {"window": mode.window} if mode.window else {}
@@ -98,14 +98,14 @@ def pinned(mode: Mode) -> dict[str, Any]:
 
 
 class Checkpoint:
-    """A checkpoint."""
+    """Reads and writes the files of a checkpoint."""
 
     def __init__(self, root: str, s3: S3Settings) -> None:
         self.root = root
         self._storage = open_storage(root, s3)
 
     def identity(self) -> Identity | None:
-        """What it belongs to; None for a new one."""
+        """Read the identity; None for a new checkpoint."""
         try:
             found = json.loads(self._storage.read(f"{self.root}/mode.json"))
             if found["format"] != FORMAT:
@@ -119,14 +119,14 @@ class Checkpoint:
             raise self._unusable() from error
 
     def create(self, mode: Mode, topic_id: str, start: Offsets) -> Identity:
-        """Write down what it belongs to."""
+        """Create the checkpoint, and record its identity."""
         made = Identity(uuid.uuid4().hex, topic_id, start, pinned(mode))
         text = asdict(made) | {"format": FORMAT, "start": str(start)}
         self._write_new("mode.json", json.dumps(text, indent=2).encode())
         return made
 
     def check(self, identity: Identity, mode: Mode, topic_id: str) -> None:
-        """Make sure that a mode may resume from here."""
+        """Check that a mode may resume from this checkpoint."""
         wanted = pinned(mode)
         changed = [name for name in (*identity.pinned, *wanted) if identity.pinned.get(name) != wanted.get(name)]
         if changed:
@@ -143,7 +143,7 @@ class Checkpoint:
             )
 
     def newest(self) -> tuple[Commit | None, Plan | None]:
-        """The newest commit, and the plan of the micro-batch that was begun after it, if there is one."""
+        """Return the newest commit, and the plan of an unfinished micro-batch after it, if there is one."""
         commits, plans = self._numbers("commits"), self._numbers("plans")
         done = max(commits, default=-1)
         begun = max(plans, default=-1)
@@ -159,7 +159,7 @@ class Checkpoint:
         return commit, plan
 
     def commits(self) -> list[tuple[Commit, datetime]]:
-        """The commits that are kept, the newest last, and when each was made, UTC."""
+        """Return the retained commits with their times (UTC), the newest last."""
         found = []
         for number in sorted(self._numbers("commits")):
             uri = f"{self.root}/commits/{number}.json"
@@ -168,15 +168,15 @@ class Checkpoint:
         return found
 
     def begin(self, plan: Plan) -> None:
-        """Write down what a micro-batch holds."""
+        """Record the plan of a micro-batch."""
         self._write_new(f"plans/{plan.number}.json", plan.as_json())
 
     def commit(self, commit: Commit) -> None:
-        """Write down that a micro-batch is done."""
+        """Record that a micro-batch is done."""
         self._write_new(f"commits/{commit.number}.json", commit.as_json())
 
     def write_table(self, name: str, rows: pa.Table) -> None:
-        """Write a file of the state. That of a micro-batch that is repeated is replaced."""
+        """Write a file of the state; a repeated micro-batch replaces its files."""
         self._storage.replace(f"{self.root}/state/{name}", as_parquet(rows))
 
     def read_table(self, name: str, schema: pa.Schema) -> pa.Table:
@@ -187,7 +187,7 @@ class Checkpoint:
             raise self._unusable() from error
 
     def tidy(self, commit: Commit) -> None:
-        """Remove files of the state that do not count after a commit, and old plans and commits."""
+        """Remove files of the state that are not valid after a commit, and old plans and commits."""
         wanted = {*commit.keys, commit.windows}
         for file in list(self._storage.list()):
             *_, folder, name = file.uri.split("/")

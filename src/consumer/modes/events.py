@@ -1,4 +1,4 @@
-"""Messages to events: the few fields that a mode needs, strictly; the rest of a message stays as it is."""
+"""Parsing of messages to events: only the few fields that a mode needs, strictly; the rest is left unchanged."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from lakeproof.kafka.modes import Fields
 from lakeproof.reasons import Reason
 
 AMOUNT_PRECISION, AMOUNT_SCALE = 18, 6
-"""Digits of an amount, and how many of them are behind the point."""
+"""Digits of an amount, and digits after the decimal point."""
 
 _UNIT = Decimal((0, (1,), -AMOUNT_SCALE))
 _EXACT = Context(prec=AMOUNT_PRECISION, traps=[Inexact, InvalidOperation])
@@ -34,7 +34,7 @@ class BadMessageError(Exception):
 
 
 class Event(NamedTuple):
-    """What a mode reads of a message; user and amount only in `windows`."""
+    """The fields of a message that a mode reads; user and amount only in `windows`."""
 
     id: str
     time: int  # in microseconds since 1970
@@ -43,9 +43,9 @@ class Event(NamedTuple):
 
 
 def parser(fields: Fields, form: TimeForm = ISO_8601) -> Callable[[bytes], Event]:
-    """Return what reads the value of a message, a JSON object in UTF-8.
+    """Return a parser for the value of a message, a JSON object in UTF-8.
 
-    Raises :class:`BadMessageError` if it is not an event, lacks a field, or has a field of another type.
+    It raises :class:`BadMessageError` if the value is not an event, lacks a field, or has a field of another type.
     """
     names = {name: field for name, field in vars(fields).items() if field}
     read_time: Callable[[Any], Any] = field_converter(PrimitiveType.TIMESTAMP, form)
@@ -119,7 +119,7 @@ def _number(raw: msgspec.Raw) -> IntToken | FloatToken:
 
 
 def _bad(error: Exception, value: bytes, fields: Mapping[str, type]) -> BadMessageError:
-    """Say why a value is not read: what msgspec refuses is read again with Python's reader, field by field."""
+    """Return why a value is bad: Python's JSON parser reads it again, and fields are checked one by one."""
     if isinstance(error, UnicodeDecodeError):
         return BadMessageError(Reason.INVALID_UTF8, f"{error.reason} at byte {error.start}")
     text = value.decode(errors="surrogateescape")
@@ -147,7 +147,7 @@ def _bad(error: Exception, value: bytes, fields: Mapping[str, type]) -> BadMessa
 
 
 def _check_keys(value: bytes, fields: Any) -> None:
-    """Refuse an object that has one of the fields twice; objects within it may have fields of the same name."""
+    """Refuse an object with a duplicate of one of the fields; nested objects may have fields of the same name."""
 
     def keys(pairs: list[tuple[str, Any]]) -> list[str]:
         return [key for key, _ in pairs]

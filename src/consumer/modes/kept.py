@@ -1,4 +1,4 @@
-"""Which events are kept: the first one with each id. The ids are in files of the checkpoint, and in an index."""
+"""The events to keep: the first one with each id. The ids are in files of the checkpoint, and in an index."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from consumer.layers.buckets import Buckets
 from consumer.modes.checkpoint import Checkpoint, Commit
 from consumer.modes.plan import Micros
 
-# A commit names each file that counts: so many small ones, with so few ids each, become one.
+# A commit lists all valid files: so many small files, with fewer ids than this each, are merged.
 _MANY = 64
 _SMALL_ROWS = 1_000_000
 _COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}
@@ -22,7 +22,7 @@ _TIME = struct.Struct(">q")
 
 
 class Progress(NamedTuple):
-    """Which commit of a checkpoint the ids belong to."""
+    """The commit of a checkpoint that the ids belong to."""
 
     number: int
     id: str
@@ -41,7 +41,7 @@ class Keys(Buckets):
         return Progress(*recorded) if recorded else None
 
     def known(self, keys: Sequence[bytes], oldest: Micros | None) -> list[bool]:
-        """Whether an event with each id was kept, whose time is not before `oldest`."""
+        """Return, for each id, whether an event with it and a time not before `oldest` was kept."""
         found = [False] * len(keys)
         for bucket in self.names:
             for index, value in enumerate(self.values(bucket, keys)):
@@ -50,19 +50,19 @@ class Keys(Buckets):
         return found
 
     def add(self, rows: Iterable[tuple[bytes, Micros]], progress: Progress, oldest: Micros | None) -> None:
-        """Add ids, and remove those of events from before `oldest`."""
+        """Add ids, and remove ids of events from before `oldest`."""
         live = ((key, time, _TIME.pack(time)) for key, time in rows if oldest is None or time >= oldest)
         self.put(live, progress, oldest)
 
 
 def first_ones(ids: Any) -> Any:
-    """Indexes of the first of each id, in their order."""
+    """Return the index of the first occurrence of each id, ascending."""
     table = pa.table({"id": ids, "index": np.arange(len(ids))})
     return np.sort(np.asarray(table.group_by("id").aggregate([("index", "min")])["index_min"]))
 
 
 def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
-    """Which events are kept, as booleans: those whose id none before them had, of a time not before `oldest`."""
+    """Return booleans for the events to keep: those whose id has no earlier event of a time not before `oldest`."""
     kept = np.zeros(len(ids), bool)
     firsts = first_ones(ids)
     texts: list[bytes] = ids.take(pa.array(firsts)).cast(pa.binary()).to_pylist()
@@ -72,15 +72,15 @@ def decide(ids: Any, keys: Keys, oldest: Micros | None) -> Any:
 
 
 class KeyFile(NamedTuple):
-    """A file of ids; what is known of it is in its name."""
+    """A file of ids, with its properties in its name."""
 
     name: str
     rows: int
-    newest: Micros  # the greatest time of an event in it
+    newest: Micros  # the greatest time of its events
 
     @classmethod
     def of(cls, name: str) -> "KeyFile":
-        """Read a name."""
+        """Parse a name."""
         _, _, rows, newest = name.removesuffix(".parquet").split("_")
         return cls(name, int(rows), int(newest))
 
@@ -88,9 +88,9 @@ class KeyFile(NamedTuple):
 def write_keys(
     checkpoint: Checkpoint, number: int, before: Sequence[str], rows: pa.Table, oldest: Micros | None
 ) -> tuple[str, ...]:
-    """Write the ids of a micro-batch, and return the files that count after it.
+    """Write the ids of a micro-batch; return the files that are valid after it.
 
-    Files whose events cannot meet a duplicate any more do not count. Many small files become one.
+    Files whose events cannot have duplicates anymore are dropped. Many small files are merged.
     """
     files = [file for file in map(KeyFile.of, before) if oldest is None or file.newest >= oldest]
     if rows.num_rows:
@@ -114,7 +114,7 @@ def read_keys(checkpoint: Checkpoint, name: str) -> pa.Table:
 def follow(
     keys: Keys, checkpoint: Checkpoint, commit: Commit | None, known: Sequence[Commit], oldest: Micros | None
 ) -> None:
-    """Let `keys` have the ids of a commit: only what they lack, where they belong to one of the `known` commits."""
+    """Bring `keys` to the ids of a commit; if they belong to one of the `known` commits, add only missing ids."""
     has = keys.progress
     if commit and has and has.id == commit.id:
         return

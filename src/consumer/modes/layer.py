@@ -1,7 +1,7 @@
-"""A mode as a layer of the engine: what a micro-batch holds, what is known before it, and its commits.
+"""A mode as a layer of the engine: the content of a micro-batch, the state before it, and its commits.
 
-Its commits are its sinks, then the file that says that the micro-batch is done. A crash at any point is repaired by
-doing the same again: the plan says what the micro-batch holds, the newest commit says what was known before it, and so
+Its commits are the writes to its sinks, then the file that marks the micro-batch as done. After a crash at any point,
+the same work is repeated: the plan has the content of the micro-batch, the newest commit has the state before it, so
 every message gets the same verdict, and every file the same name and content.
 """
 
@@ -44,14 +44,14 @@ log = structlog.get_logger()
 
 
 class ModeLayer(Layer[Plan]):
-    """Follows a topic, with a checkpoint in place of tables; `to_the_end` takes only what the topic has by now."""
+    """Follows a topic, with a checkpoint instead of tables; `to_the_end` takes only the messages available by now."""
 
     event = "micro-batch"
     stream = ""
 
     def __init__(self, settings: Settings, mode: Mode, *, to_the_end: bool) -> None:
         self.name = str(mode.name)
-        # Two modes of the same kind may run beside each other, with a checkpoint each.
+        # Two modes of the same kind may run at the same time, each with its own checkpoint.
         self.lease_name = mode_lease(mode.name, mode.checkpoint)
         topics = [f"kafka:{topic}" for topic in (mode.kafka, mode.aside_topic) if topic]
         folders = [root for root in (mode.parquet, None if mode.aside_topic else mode.aside) if root]
@@ -64,11 +64,11 @@ class ModeLayer(Layer[Plan]):
 
     @classmethod
     def asked(cls, asked: Asked) -> Iterable[Self]:  # noqa: ARG003 - a mode is asked for by its own command line
-        """None: streams have no modes."""
+        """Return nothing: streams have no modes."""
         return ()
 
     def resume(self) -> None:
-        """Make missing topics, make sure that all fits together, and load what is known."""
+        """Create missing topics, check that topics, folders and checkpoint fit together, and load the state."""
         mode, settings = self._mode, self._settings
         topic = Topic(settings.kafka, mode.topic)
         topic_id, partitions = topic.identity()
@@ -101,13 +101,13 @@ class ModeLayer(Layer[Plan]):
         self._known = _Known(topic, checkpoint, identity, keys, commit, plan, still_open, end)
 
     def close(self) -> None:
-        """Let another process have the ids."""
+        """Close the index of ids, so that another process can open it."""
         if self._known:
             self._known.keys.close()
             self._known = None
 
     def next(self, spark: SparkSession) -> Plan | None:
-        """The micro-batch that was begun, or one with what is new; None while brokers are waited for, too."""
+        """Return an interrupted micro-batch, or one with new messages; None if there is none, or Kafka is away."""
         try:
             plan = self._resumed.plan or self._begin(spark.sparkContext.defaultParallelism)
         except UnavailableError as error:
@@ -119,13 +119,13 @@ class ModeLayer(Layer[Plan]):
         return plan
 
     def compute(self, spark: SparkSession, plan: Plan) -> Commits:
-        """Judge messages and set some aside, decide which events are kept, then let the sinks have them."""
+        """Judge messages and set some aside, decide which events are kept, then write them to the sinks."""
         mode, settings = self._mode, self._settings
         work = Work(mode, plan.number, plan.watermark, plan.at, settings.kafka, settings.limits, settings.s3)
         tasks = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks))
         read = tasks.map(attempted(lambda task: judge(work, *task)))
         has_rows = mode.window is None
-        if has_rows:  # tasks write them once it is decided which are kept
+        if has_rows:  # tasks write rows after the decision which are kept
             read = read.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             pieces = _checked(read.map(_head).collect())
@@ -155,12 +155,12 @@ class ModeLayer(Layer[Plan]):
 
     @property
     def totals(self) -> Counts:
-        """What became of all messages so far."""
+        """Counts of all messages so far."""
         commit = self._resumed.commit
         return commit.totals if commit else Counts()
 
     def _begin(self, cores: int) -> Plan | None:
-        """Decide what the next micro-batch holds, and write it down; None where there is nothing new."""
+        """Plan the next micro-batch, and record the plan; return None if there are no new messages."""
         known = self._resumed
         start = known.commit.end if known.commit else known.identity.start
         topic_id, partitions = known.topic.identity()
@@ -189,7 +189,7 @@ class ModeLayer(Layer[Plan]):
         return plan
 
     def _decide(self, pieces: Sequence[Piece], plan: Plan) -> list[Any]:
-        """Which events of each piece are kept."""
+        """Return which events of each piece are kept."""
         ids = pa.concat_tables([piece.events for piece in pieces])["id"].combine_chunks()
         known, oldest = self._resumed, self._oldest(plan.watermark)
 
@@ -202,7 +202,7 @@ class ModeLayer(Layer[Plan]):
         return list(np.split(kept, edges))
 
     def _show_windows(self, plan: Plan, size: Micros, final: pa.Table, changed: pa.Table) -> None:
-        """Let the sinks have windows: files those that are final, the topic those that changed."""
+        """Write windows to the sinks: final windows to files, changed windows to the topic."""
         mode = self._mode
         if mode.parquet:
             Folder(mode.parquet, self._settings.s3).write("windows", plan.number, "0000", as_final(final, size))
@@ -213,7 +213,7 @@ class ModeLayer(Layer[Plan]):
     def _commit(
         self, plan: Plan, events: pa.Table, watermark: Micros | None, windows: pa.Table | None, counts: Counts
     ) -> None:
-        """Write down what is known now."""
+        """Record the state after the micro-batch."""
         known = self._resumed
         before, oldest = known.commit, self._oldest(watermark)
         rows = pa.table({"id": events["id"].cast(pa.binary()), "time": events["time"]})
@@ -224,9 +224,9 @@ class ModeLayer(Layer[Plan]):
         totals = (before.totals if before else Counts()) + counts
         commit = Commit(plan.number, uuid.uuid4().hex, plan.end, watermark, files, name, counts, totals)
         known.checkpoint.commit(commit)
-        # Only now: ids of a micro-batch that is repeated would be duplicates of themselves.
+        # Only now: in a repeated micro-batch, the ids would be duplicates of themselves.
         pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
-        with suppress(DamagedError):  # the next micro-batch fills them again from the checkpoint
+        with suppress(DamagedError):  # the next micro-batch fills the index again from the checkpoint
             known.keys.add(pairs, Progress(commit.number, commit.id), oldest)
         known.commit, known.plan = commit, None
         if windows is not None:
@@ -234,13 +234,13 @@ class ModeLayer(Layer[Plan]):
         known.checkpoint.tidy(commit)
 
     def _watermark_after(self, pieces: Sequence[Piece], plan: Plan) -> Micros | None:
-        """The watermark of the next micro-batch: it never goes back."""
+        """Return the watermark of the next micro-batch, which never goes back."""
         newest = [piece.newest - self._mode.watermark for piece in pieces if piece.newest is not None]
         known = [*newest, *([] if plan.watermark is None else [plan.watermark])]
         return max(known, default=None)
 
     def _oldest(self, watermark: Micros | None) -> Micros | None:
-        """An event that was kept before this time meets no duplicate that is not late or too far from it."""
+        """Return the time before which kept events can be forgotten: a duplicate would be late or too far from them."""
         return None if watermark is None else watermark - self._mode.watermark
 
     @property
@@ -252,20 +252,20 @@ class ModeLayer(Layer[Plan]):
 
 @dataclass
 class _Known:
-    """What is known between two micro-batches."""
+    """The state between two micro-batches."""
 
     topic: Topic
     checkpoint: Checkpoint
     identity: Identity
     keys: Keys
     commit: Commit | None
-    plan: Plan | None  # of the micro-batch that was begun and is not committed
+    plan: Plan | None  # of a micro-batch that was begun but not committed
     open: pa.Table
     end: Offsets | None
 
 
 def _head(piece: Piece | LakeproofError) -> Piece | LakeproofError:
-    """What the driver decides by."""
+    """Return a piece without its rows, which the driver does not need."""
     return replace(piece, rows=None) if isinstance(piece, Piece) else piece
 
 

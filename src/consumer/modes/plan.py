@@ -1,4 +1,4 @@
-"""What a micro-batch of a mode holds, fixed before anything of it is read: repeated, it is the same."""
+"""The plan of a mode's micro-batch: it fixes the content before any of it is read, so that a repetition is the same."""
 
 import json
 from collections.abc import Mapping
@@ -12,23 +12,23 @@ from lakeproof.kafka.topic import Extent
 Micros = int
 """A time in microseconds since 1970, UTC."""
 
-# A task makes a file of its own in the sinks.
+# Each task makes its own file in the sinks.
 _OFFSETS_PER_TASK = 10_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A micro-batch."""
+    """The content of a micro-batch."""
 
-    number: int  # from 0 on
+    number: int  # starts at 0
     start: Offsets
     end: Offsets
-    tasks: tuple[tuple[OffsetRange, ...], ...]  # by partition and offset: this decides which of two events is first
-    watermark: Micros | None  # events from before it are late; None while no event has been seen
-    at: Micros  # when it was planned: an event of a later time does not move the watermark beyond it
+    tasks: tuple[tuple[OffsetRange, ...], ...]  # by partition and offset: decides which of two events is first
+    watermark: Micros | None  # earlier events are late; None until an event has been seen
+    at: Micros  # time of planning: an event of a later time does not move the watermark beyond it
 
     def as_json(self) -> bytes:
-        """Write it down."""
+        """Return the plan as JSON."""
         return json.dumps(
             {
                 "number": self.number,
@@ -42,7 +42,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read what :meth:`as_json` wrote."""
+        """Parse the result of :meth:`as_json`."""
         found = json.loads(text)
         topic = Offsets.parse(found["end"]).topic
         return cls(
@@ -59,7 +59,7 @@ class Plan:
 
 
 def next_end(start: Offsets, extents: Mapping[int, Extent], most: int) -> Offsets:
-    """Where a micro-batch ends that takes at most `most` offsets: of each partition its share of what is there."""
+    """Return the end of a micro-batch of about `most` offsets, with each partition's share of the available offsets."""
     left = {partition: max(extent.end - start.next(partition), 0) for partition, extent in extents.items()}
     total = sum(left.values())
     ends = {}
@@ -70,7 +70,7 @@ def next_end(start: Offsets, extents: Mapping[int, Extent], most: int) -> Offset
 
 
 def tasks_between(start: Offsets, end: Offsets, pieces: int) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Cut what lies between two positions for about `pieces` tasks, none with few offsets unless there are few."""
+    """Split the offsets between two positions among about `pieces` tasks; only if offsets are few, a task gets few."""
     ranges = [
         (partition, start.next(partition), behind)
         for partition, behind in end.entries

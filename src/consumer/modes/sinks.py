@@ -26,23 +26,23 @@ _OF_MESSAGE: dict[str, pa.DataType] = {
 _OF_EVENT: dict[str, pa.DataType] = {"event_id": pa.string(), "event_time": _TIME, "value": pa.string()}
 _OF_REASON: dict[str, pa.DataType] = {"reason": pa.string(), "detail": pa.string(), "value": pa.binary()}
 KEPT = pa.schema(_OF_EVENT | _OF_MESSAGE)
-"""An event that was kept, with the value of its message as it was."""
+"""A kept event, with the unchanged value of its message."""
 ASIDE = pa.schema(_OF_REASON | _OF_MESSAGE)
-"""A bad or late message. Its value is any bytes, or null."""
+"""A bad or late message. Its value can be any bytes, or null."""
 
 REASON_HEADER, DETAIL_HEADER = "lakeproof-reason", "lakeproof-detail"
 ID_HEADER = "lakeproof-id"
-"""Header with the id of a message: one that is sent again has the same, so that a reader can drop it."""
+"""Header with the id of a message: a message that is sent again has the same id, so that a reader can drop it."""
 
 _MARKER = "_lakeproof.json"
-# Names sort as their micro-batches do.
+# Padding, so that names sort like their micro-batches.
 _DIGITS = 10
 
 
 class Folder:
-    """A folder of Parquet files. Each belongs to a micro-batch, which replaces it when it is repeated.
+    """A folder of Parquet files. Each file belongs to a micro-batch, which replaces it when it is repeated.
 
-    A file appears whole: storage writes it under another name first, or by one put.
+    A file appears as a whole: storage first writes it under another name, or with a single put.
     """
 
     def __init__(self, root: str, s3: S3Settings) -> None:
@@ -50,12 +50,12 @@ class Folder:
         self._storage: Storage = open_storage(root, s3)
 
     def check_unclaimed(self) -> None:
-        """Make sure that its files do not come from any checkpoint."""
+        """Check that the files do not belong to any checkpoint."""
         if self._storage.stat(f"{self.root}/{_MARKER}"):
             raise self._claimed()
 
     def claim(self, checkpoint: str, next_number: int) -> None:
-        """Make sure that its files come from a checkpoint, and from no micro-batch from `next_number` on."""
+        """Claim a new folder; check that files belong to the checkpoint and to micro-batches before `next_number`."""
         marker = json.dumps({"checkpoint": checkpoint}).encode()
         try:
             self._storage.write_new(f"{self.root}/{_MARKER}", marker)
@@ -86,7 +86,7 @@ class Folder:
 
 
 def as_parquet(rows: pa.Table) -> bytes:
-    """A Parquet file of rows."""
+    """Return rows as a Parquet file."""
     output = pa.BufferOutputStream()
     pq.write_table(rows, output, compression="zstd")
     return output.getvalue().to_pybytes()
@@ -100,14 +100,14 @@ def _number(name: str) -> int:
 
 
 def kept_messages(rows: pa.Table) -> Iterator[Outgoing]:
-    """Make messages of rows of :data:`KEPT`: key and value, and the headers of the message."""
+    """Convert rows of :data:`KEPT` to messages: key and value, and the headers of the message."""
     columns: list[Any] = [rows[name].cast(pa.binary()).to_pylist() for name in ("event_id", "value", "_source")]
     for key, value, source, headers in zip(*columns, _headers_of(rows), strict=True):
         yield Outgoing(value, key, [*headers, (ID_HEADER, source)])
 
 
 def aside_messages(rows: pa.Table) -> Iterator[Outgoing]:
-    """Make messages of rows of :data:`ASIDE`: as they were, with headers that say why."""
+    """Convert rows of :data:`ASIDE` to messages: unchanged, with headers for the reason."""
     names = ("_key", "value", "reason", "detail", "_source")
     columns: list[Any] = [rows[name].cast(pa.binary()).to_pylist() for name in names]
     for key, value, reason, detail, source, headers in zip(*columns, _headers_of(rows), strict=True):
@@ -116,14 +116,14 @@ def aside_messages(rows: pa.Table) -> Iterator[Outgoing]:
 
 
 def window_messages(windows: pa.Table, size: Micros, prefix: str) -> Iterator[Outgoing]:
-    """Make messages of windows, a table of :data:`consumer.modes.windows.OPEN`, keyed by user and start."""
-    # Their ids are the prefix and the number of the row: a micro-batch that is repeated has the same order.
+    """Convert windows, a table of :data:`consumer.modes.windows.OPEN`, to messages, keyed by user and start."""
+    # Their ids are the prefix and the row number: a repeated micro-batch has the same order.
     starts, ends = _texts(windows["window_start"]), _texts(pc.add(windows["window_start"], size))
     names = ("user_id", "event_count", "amount_sum", "amount_min", "amount_max")
     columns: list[Any] = [windows[name].to_pylist() for name in names]
     for index, (start, end, user, count, *amounts) in enumerate(zip(starts, ends, *columns, strict=True)):
         key = {"userId": user, "windowStart": start}
-        # Amounts are written digit by digit: a float has fewer.
+        # Amounts are written with all digits: a float has fewer.
         total, least, most = (f"{amount.normalize():f}" for amount in amounts)
         value = json.dumps({**key, "windowEnd": end, "eventCount": count}, ensure_ascii=False)
         value = f'{value[:-1]}, "amountSum": {total}, "amountMin": {least}, "amountMax": {most}}}'
@@ -132,11 +132,11 @@ def window_messages(windows: pa.Table, size: Micros, prefix: str) -> Iterator[Ou
 
 
 def _headers_of(rows: pa.Table) -> list[Headers]:
-    """The headers of rows, as Kafka's client takes them."""
+    """Return the headers of rows in the form of Kafka's client."""
     return [[(each["key"], each["value"]) for each in found or ()] for found in rows["_headers"].to_pylist()]
 
 
 def _texts(times: Any) -> list[str]:
-    """Times in microseconds since 1970 as ISO 8601 texts."""
+    """Return times in microseconds since 1970 as ISO 8601 texts."""
     found = np.datetime_as_string(np.asarray(times).astype("datetime64[us]"), unit="us")
     return [str(text).removesuffix(".000000") + "Z" for text in found]

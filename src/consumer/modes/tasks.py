@@ -1,4 +1,4 @@
-"""What the tasks of a micro-batch do: read messages, judge them, set aside bad and late ones, and write kept ones."""
+"""The tasks of a micro-batch: read messages, judge them, set aside bad and late ones, and write kept ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ from lakeproof.settings import KafkaSettings, Limits, S3Settings
 
 LATE = "late"
 """The reason of a message that is set aside although it is an event."""
-# Messages that are set aside wait in memory: so many bytes of them at most.
+# Most bytes of messages set aside that are buffered in memory.
 _ASIDE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a task has to know beside what it reads. Can be pickled."""
+    """Parameters of a task, in addition to its input. Can be pickled."""
 
     mode: Mode
     number: int
@@ -40,18 +40,18 @@ class Work:
 
 @dataclass
 class Piece:
-    """What a task read."""
+    """The results of a task."""
 
-    index: int  # which task
-    events: pa.Table = field(default_factory=lambda: pa.table({}))  # in their order: id and time, and user and amount
-    rows: pa.Table | None = None  # the same events as rows of the sinks; None where the sinks do not have them
+    index: int  # number of the task
+    events: pa.Table = field(default_factory=lambda: pa.table({}))  # in order: id and time, and user and amount
+    rows: pa.Table | None = None  # the same events as rows of the sinks; None if the sinks get no events
     bad: int = 0
     late: int = 0
     newest: Micros | None = None  # the greatest time of an event, none later than the micro-batch
 
 
 def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
-    """Read the messages of some ranges, and set aside those that are bad or late."""
+    """Read the messages of ranges, and set aside bad and late ones."""
     aside = _Aside(work, index)
     events = _Events(work, aside)
     for found in envelopes(parts, work.kafka, work.limits):
@@ -62,7 +62,7 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
 
 
 def write_kept(work: Work, kept: Sequence[bytes], piece: Piece) -> None:
-    """Write those rows of a piece whose bits are set in its item of `kept`."""
+    """Write the rows of a piece whose bits are set in its item of `kept`."""
     table = KEPT.empty_table() if piece.rows is None else piece.rows
     mask = np.unpackbits(np.frombuffer(kept[piece.index], np.uint8), count=table.num_rows).astype(bool)
     rows = table.filter(pa.array(mask))
@@ -75,7 +75,7 @@ def write_kept(work: Work, kept: Sequence[bytes], piece: Piece) -> None:
 
 @dataclass
 class _Message:
-    """A message on its way."""
+    """A message that is being judged."""
 
     source: str
     value: bytes | None
@@ -85,7 +85,7 @@ class _Message:
 
 
 class _Events:
-    """The events of a task."""
+    """Collects the events of a task."""
 
     def __init__(self, work: Work, aside: "_Aside") -> None:
         self._parse = parser(work.mode.fields, work.mode.time)
@@ -98,7 +98,7 @@ class _Events:
         self.times: list[Micros] = []
 
     def add(self, found: Envelope | Messages) -> None:
-        """Judge a message, or many."""
+        """Judge one or more messages."""
         if isinstance(found, Envelope):
             landed_at = None if found.landed_at is None else round(found.landed_at.timestamp() * 1000)
             own = found.message
@@ -131,7 +131,7 @@ class _Events:
             self._messages.append(message)
 
     def table(self) -> pa.Table:
-        """The events, for the driver."""
+        """Return the events, for the driver."""
         columns: dict[str, Any] = {
             "id": pa.array([event.id for event in self._found], pa.string()),
             "time": pa.array(self.times, pa.int64()),
@@ -142,7 +142,7 @@ class _Events:
         return pa.table(columns)
 
     def rows(self) -> pa.Table | None:
-        """The events as rows of the sinks, with the same order."""
+        """Return the events as rows of the sinks, in the same order; None if the sinks get no events."""
         if not self._with_rows:
             return None
         columns: dict[str, Any] = {
@@ -175,7 +175,7 @@ class _Aside:
             self.close()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining messages."""
         if not self._rows:
             return
         messages = [message for message, _, _ in self._rows]

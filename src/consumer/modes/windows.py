@@ -1,4 +1,4 @@
-"""Tumbling windows of each user, as Arrow tables: plain functions, without Spark and without Kafka."""
+"""Tumbling windows of each user as Arrow tables: plain functions without Spark and Kafka."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ OPEN = pa.schema(_COLUMNS)
 """Open windows: a row for each user and window; the start is in microseconds since 1970."""
 _TIMES: dict[str, pa.DataType] = {"window_start": pa.timestamp("us", "UTC"), "window_end": pa.timestamp("us", "UTC")}
 FINAL = pa.schema({"user_id": pa.string(), **_TIMES, **dict(list(_COLUMNS.items())[2:])})
-"""Windows as the Parquet sink has them."""
+"""Windows in the form of the Parquet sink."""
 
 
 def windows_of(users: Any, times: Any, amounts: Any, size: Micros) -> pa.Table:
-    """The windows of events, as a table of :data:`OPEN`."""
+    """Return the windows of events, as a table of :data:`OPEN`."""
     starts = np.asarray(times) // size * size
     rows = pa.table({"user_id": users, "window_start": pa.array(starts, pa.int64()), "amount": amounts})
     keys = ["user_id", "window_start"]
@@ -38,7 +38,7 @@ def windows_of(users: Any, times: Any, amounts: Any, size: Micros) -> pa.Table:
 
 
 def merged(before: pa.Table, new: pa.Table) -> pa.Table:
-    """The windows of both tables of :data:`OPEN`, sorted by user and start."""
+    """Merge the windows of two tables of :data:`OPEN`, sorted by user and start."""
     sums: Any = [("event_count", "sum"), ("amount_sum", "sum"), ("amount_min", "min"), ("amount_max", "max")]
     both = pa.concat_tables([before, new]).group_by(["user_id", "window_start"]).aggregate(sums)
     keys = both.column_names[:2]
@@ -47,13 +47,13 @@ def merged(before: pa.Table, new: pa.Table) -> pa.Table:
 
 
 def touched(windows: pa.Table, new: pa.Table) -> pa.Table:
-    """Those of `windows` that also are in `new`, sorted by user and start."""
+    """Return the rows of `windows` that are also in `new`, sorted by user and start."""
     keys = ["user_id", "window_start"]
     return windows.join(new.select(keys), keys, join_type="left semi").sort_by([(key, "ascending") for key in keys])
 
 
 def split_final(windows: pa.Table, size: Micros, watermark: Micros | None) -> tuple[pa.Table, pa.Table]:
-    """Return the windows that no event can change any more, and those that stay open."""
+    """Return the windows that no event can change anymore, and those that stay open."""
     if watermark is None:
         return windows.slice(0, 0), windows
     is_final = pc.less_equal(pc.add(windows["window_start"], size), watermark)
@@ -61,6 +61,6 @@ def split_final(windows: pa.Table, size: Micros, watermark: Micros | None) -> tu
 
 
 def as_final(windows: pa.Table, size: Micros) -> pa.Table:
-    """Windows as a table of :data:`FINAL`."""
+    """Return windows as a table of :data:`FINAL`."""
     ends = pc.add(windows["window_start"], size)
     return windows.append_column("window_end", ends).select(FINAL.names).cast(FINAL)

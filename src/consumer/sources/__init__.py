@@ -1,1 +1,1 @@
-"""Where batches come from. Every source yields envelopes; from there on nothing knows which source it was."""
+"""Sources of batches. Every source yields envelopes, and the code behind it does not depend on the kind of source."""

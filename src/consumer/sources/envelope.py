@@ -1,4 +1,4 @@
-"""The envelope: what every source yields for a batch."""
+"""The envelope: the form in which every source yields a batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 SMALL_BYTES = 4 << 10
-"""Batches up to this size are judged together. For larger ones, it makes no difference."""
+"""Batches up to this size are judged together. For larger ones, that makes no difference."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -17,16 +17,16 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a Kafka message has beside its value."""
+    """A Kafka message without its value."""
 
-    part: str  # what the ledger calls the range of offsets that it is in
+    part: str  # the ledger's name for its range of offsets
     key: bytes | None
     headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The beginning of a batch that cannot be unpacked, which may be nothing."""
+    """The beginning of a batch that cannot be unpacked; it may be empty."""
 
     value: bytes
     detail: str  # why the rest cannot be unpacked
@@ -37,26 +37,26 @@ class Envelope:
     """A landed batch, or why it could not be read."""
 
     value: bytes | None
-    """Its bytes, decompressed if its name says that it is compressed; None if they are too many, and stay there."""
+    """The bytes, decompressed if the name marks them as compressed; None if they are too many, and stay there."""
     source: str  # name of the file below the landing folder, or ``topic/partition/offset``
     landed_at: datetime | None  # UTC; None for a message without a time that a table can have
     failure: tuple[str, str] | None = None
-    """Code of the reason, and detail; then `value` is the part that could be read."""
+    """Code of the reason, and detail; in this case `value` is the part that could be read."""
     content_hash: str | None = None  # see :func:`lakeproof.landing.zone.content_hash`; None if it was not read
     message: Message | None = None
 
     @property
     def part(self) -> str:
-        """What the ledger calls the part that it is in."""
+        """The ledger's name for the part that has the batch."""
         return self.message.part if self.message else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Small Kafka messages of a partition, by columns: an envelope for each would take longer than judging it."""
+    """Small Kafka messages of a partition as columns: an envelope for each would take longer than judging it."""
 
-    part: str  # what the ledger calls the range of offsets that they are in
-    prefix: str  # what their names begin with, before the offset: ``topic/partition/``
+    part: str  # the ledger's name for their range of offsets
+    prefix: str  # the beginning of their names, before the offset: ``topic/partition/``
     offsets: Sequence[int]
     landed_at: Sequence[int | None]
     """In milliseconds since 1970; None for a message without a time that a table can have."""
@@ -66,7 +66,7 @@ class Messages:
 
 
 def header_column(headers: Sequence[Headers | None]) -> Any:
-    """Headers as a column."""
+    """Return headers as a column."""
     if not any(headers):
         return pa.nulls(len(headers), HEADERS)
     return pa.array(

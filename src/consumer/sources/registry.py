@@ -1,4 +1,4 @@
-"""The kinds of sources that a stream can come from. A new one is a line here."""
+"""The kinds of sources that a stream can come from. A new kind is a line here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,6 @@ from consumer.sources.source import Source
 from lakeproof.settings import Settings
 
 OpenSource = Callable[[Settings, str, str, bool], Source[Any]]
-"""Opens a source: of these settings, this stream, this query, and whether it ends with what is there."""
+"""Opens a source, from settings, stream, query, and whether it ends with the available data."""
 
 SOURCES: dict[str, OpenSource] = {"files": FileSource, "kafka": KafkaSource}

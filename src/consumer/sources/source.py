@@ -1,6 +1,7 @@
-"""What a stream's batches come from: what a micro-batch holds, and how a task reads it.
+"""The interface of sources: the content of a micro-batch, and how a task reads it.
 
-A source derives from :class:`Source`, and a reader fills :class:`Reader`; see :mod:`consumer.sources.files.source`.
+A source derives from :class:`Source`, and a reader implements :class:`Reader`; see
+:mod:`consumer.sources.files.source`.
 """
 
 from abc import ABC, abstractmethod
@@ -24,15 +25,15 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """What the ledger calls it: the ``_source`` of its units, or what that begins with."""
+        """Name in the ledger: the ``_source`` of its units, or the beginning of it."""
 
     @property
     def size(self) -> int:
-        """Bytes, or offsets."""
+        """Number of bytes or offsets."""
 
     @property
     def etag(self) -> str:
-        """Which content it had when it was listed."""
+        """Identifies the content at the time of listing."""
 
     @property
     def landed_at(self) -> datetime | None:
@@ -40,7 +41,7 @@ class Part(Protocol):
 
     @property
     def given_up(self) -> bool:
-        """Whether its absence is accepted: then it becomes a dead letter."""
+        """Whether its absence is accepted: in this case it becomes a dead letter."""
 
 
 PartT = TypeVar("PartT", bound=Part)
@@ -48,7 +49,7 @@ PartT = TypeVar("PartT", bound=Part)
 
 @dataclass(frozen=True)
 class Held(Generic[PartT]):
-    """What a micro-batch holds: parts between two positions of the source, and the digest of the contract for them."""
+    """The content of a micro-batch: parts between two positions of the source, and the digest of their contract."""
 
     parts: Sequence[PartT]
     start: str
@@ -60,98 +61,98 @@ class Reader(Protocol[PartT]):
     """Reads parts within a task. Can be pickled."""
 
     def groups(self, parts: Sequence[PartT], cores: int) -> list[list[PartT]]:
-        """Divide parts among tasks, for so many cores: a group for each task. Large parts may be cut."""
+        """Divide parts among tasks for a number of cores: a group for each task. Large parts may be split."""
 
     def envelopes(
         self, parts: Iterable[PartT], limits: Limits, touched: Callable[[PartT], None] | None
     ) -> Iterator[Envelope | Messages]:
         """Read the batches of `parts`, one after the other.
 
-        `touched` is called with a part that has another tag than was listed, and was read as it is now; None means that
-        only what was listed may be read.
+        `touched` is called with a part whose tag is not the listed one, and which was read as it is now; None means
+        that only the listed content may be read.
         """
 
     def read_again(self, source: str, etag: str, limits: Limits) -> Envelope:
-        """Read one batch of which a dead letter does not have the bytes.
+        """Read a batch for a dead letter without bytes.
 
-        `source` is its ``_source``, and `etag` is that of its row in the ledger. The envelope says why if it cannot be
-        read, or is not what landed. One that is read and cannot be unpacked has its bytes, too.
+        `source` is the ``_source`` of the batch, and `etag` is the tag in the ledger. The envelope has a failure if the
+        batch cannot be read, or has changed since it landed. If it is read but cannot be unpacked, it also has bytes.
         """
 
     def recover(self, source: str, value: bytes, limits: Limits) -> Recovered | None:
-        """What can be relied on of a batch that cannot be unpacked, by its bytes as they landed; None of any other."""
+        """Return the sound beginning of a batch that cannot be unpacked, from its landed bytes; None for others."""
 
 
 class DeclinedError(LakeproofError):
-    """A micro-batch was not begun, since the application ends."""
+    """A micro-batch was not started because the application ends."""
 
 
 class Source(ABC, Generic[PartT]):
-    """Where a stream's batches come from. Members with a default fit most sources."""
+    """The source of a stream's batches. Members with a default fit most sources."""
 
     @property
     @abstractmethod
     def root(self) -> str:
-        """Where that is, for a person."""
+        """Address of the source, for people."""
 
     @property
     @abstractmethod
     def reader(self) -> Reader[PartT]:
-        """Reads it within tasks."""
+        """The reader for tasks."""
 
     @abstractmethod
     def prepare(self, catalog: Catalog) -> None:
-        """Check that it is the one that the stream's tables were filled from. The tables exist."""
+        """Check that the stream's tables were filled from this source. The tables exist."""
 
     def recall(self, catalog: Catalog) -> None:
-        """Take from the stream's tables what they were filled from, where nothing new is read."""
+        """Read the source from the stream's tables, if nothing new is read."""
 
     @abstractmethod
     def check_without_tables(self) -> None:
-        """Refuse to start from the beginning if a checkpoint says that there were tables."""
+        """Refuse to start from the beginning if a checkpoint shows that there were tables."""
 
     @abstractmethod
     def resume(self, ledger: Table, accounted: str | None) -> None:
-        """Resume behind `accounted`, up to which the ledger has everything; None for the beginning."""
+        """Resume after position `accounted`, up to which the ledger has everything; None for the beginning."""
 
     @abstractmethod
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming rows that say what each micro-batch holds."""
+        """Return the streaming rows that define the content of each micro-batch."""
 
     @abstractmethod
     def held(self, rows: DataFrame, micro_batch_id: int) -> Held[PartT] | None:
-        """Read what the micro-batch with this number in the checkpoint holds, by its rows; None for nothing."""
+        """Return the content of the micro-batch with this number in the checkpoint, from its rows; None if empty."""
 
     @abstractmethod
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[PartT]:
-        """What lies between two positions.
+        """Return the parts between two positions.
 
-        A source that has forgotten asks for the names that the tables have of it, and takes those parts as they are.
+        A source without a record of them calls `names` for the parts in the tables, and takes these as they are now.
         """
 
     @abstractmethod
     def size_of(self, parts: Sequence[PartT]) -> dict[str, int]:
-        """How large parts are together, by unit, for the log."""
+        """Return the total size of parts, by unit, for the log."""
 
     @abstractmethod
     def is_origin(self, position: str) -> bool:
-        """Whether nothing comes before a position."""
+        """Return whether a position is the beginning of the source."""
 
     @property
     def knows_its_end(self) -> bool:
-        """Whether Spark itself can end the query once it has taken what was there when it started."""
+        """Whether Spark itself can end the query once it has taken the data available at its start."""
         return False
 
     def waiting(self) -> dict[str, int]:
-        """How much there is to take, by a unit of `size_of`; empty for a run without an end. It was resumed."""
+        """Return the amount of waiting data, by a unit of `size_of`; empty for an endless run. Call after `resume`."""
         return {}
 
     def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
-        """What a paused micro-batch from `start` to `end` is by now, if it is next behind `accounted`; None if not."""
+        """Return the current range of a paused micro-batch if it is next after `accounted`; otherwise None."""
         return (start, end) if start == accounted or (accounted is None and self.is_origin(start)) else None
 
     def look_again(self, parts: Iterable[PartT]) -> None:
-        """Remember the new tags of parts that its reader called `touched` with."""
+        """Remember the new tags of parts for which the reader called `touched`."""
 
     def check(self) -> None:
-        """Make sure that it can be read, and is the one it was. Called after a failure, to say why."""
+        """Check that the source can be read and is the same. Called after a failure to find the reason."""

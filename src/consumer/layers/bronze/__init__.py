@@ -1,1 +1,1 @@
-"""Bronze: what was judged becomes rows of bronze and of the dead letters, in the tasks of a micro-batch."""
+"""Bronze: judged units become rows of bronze and of the dead letters, in the tasks of a micro-batch."""

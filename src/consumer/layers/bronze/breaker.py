@@ -1,7 +1,7 @@
-"""The breaker: what is done when too many units of a stream are bad, before anything of a micro-batch is committed.
+"""The breaker: warn or pause when too many units of a stream are bad, before anything of a micro-batch is committed.
 
-A pause is recorded in the state database by what the micro-batch holds. The next run takes exactly that again before
-anything else (``app/landing.py``), so that no restart cuts it into pieces that are too small for the breaker.
+A pause is recorded in the state database with the range of the micro-batch. The next run takes exactly this range first
+(``app/landing.py``), so that no restart cuts it into pieces that are too small for the breaker.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ _COLUMNS = (INGESTED_AT, "units", "dead_letters")
 
 @dataclass(frozen=True)
 class Taken:
-    """A micro-batch: when it was judged, how many units it had, and how many of them had which set of reasons."""
+    """A judged micro-batch: its time, its number of units, and its bad units by set of reasons."""
 
     at: datetime
     units: int
@@ -42,7 +42,7 @@ class Taken:
 
     @classmethod
     def of(cls, at: datetime, outcomes: Mapping[Outcome, int]) -> "Taken":
-        """What a micro-batch was judged as."""
+        """Count the outcomes of a micro-batch."""
         reasons = Counter[str]()
         for (_, codes), count in outcomes.items():
             if codes is not None:
@@ -51,7 +51,7 @@ class Taken:
 
     @property
     def bad(self) -> int:
-        """How many units are bad."""
+        """Number of bad units."""
         return self.reasons.total()
 
 
@@ -63,7 +63,7 @@ class Watch:
         self._stream = stream
         self._log = BreakerLog(settings.state.database, stream)
         self._recent: list[Taken] = []
-        self._read_over: timedelta | None = None  # for which time `_recent` was read; None before
+        self._read_over: timedelta | None = None  # length of time that `_recent` covers; None if it must be read
 
     def check(
         self,
@@ -73,9 +73,9 @@ class Watch:
         examples: Mapping[str, Example],
         paused: Trip | None,
     ) -> None:
-        """Raise PausedError if too many units are bad, and the contract says so; or warn.
+        """If too many units are bad, warn or raise PausedError, as the contract says.
 
-        `paused` is the pause of the same micro-batch, which is judged again. Call :meth:`committed` once all is done.
+        `paused` is the earlier pause of a micro-batch that is judged again. Call :meth:`committed` after all commits.
         """
         breaker = batch.contract.breaker
         found = self._found(breaker, Taken.of(batch.ingested_at, outcomes), paused)
@@ -109,7 +109,7 @@ class Watch:
             )
 
     def committed(self, batch: MicroBatch, outcomes: Mapping[Outcome, int], paused: Trip | None) -> None:
-        """Count a micro-batch that the ledger has; the time that is counted begins again after a pause."""
+        """Count a micro-batch that is in the ledger; after a pause, counting starts over."""
         if paused:
             self._log.end(paused)
             self._read_over = None
@@ -117,14 +117,14 @@ class Watch:
             self._recent.append(Taken.of(batch.ingested_at, outcomes))
 
     def _found(self, breaker: Breaker, taken: Taken, paused: Trip | None) -> tuple[Taken, timedelta | None] | None:
-        """What is too bad: the micro-batch, or all of the time that is counted."""
+        """Return the counts that trip the breaker, of the micro-batch or of the time counted; None if none do."""
         if not taken.bad:
             return None
         if breaker.trips(taken.bad, taken.units):
             return taken, None
         if breaker.over is None:
             return None
-        # A micro-batch that is judged again is beside what it was beside, however long ago that was.
+        # A micro-batch that is judged again counts with the same earlier ones as before, however long ago that was.
         now = paused.tripped_at if paused else taken.at
         earlier = self._since(now - breaker.over, breaker.over, fresh=paused is not None)
         units = taken.units + sum(each.units for each in earlier)
@@ -133,7 +133,7 @@ class Watch:
         return (total, breaker.over) if breaker.trips(total.bad, units) else None
 
     def _since(self, since: datetime, over: timedelta, *, fresh: bool) -> list[Taken]:
-        """Micro-batches since a time; later, those that are too old are forgotten."""
+        """Return the micro-batches since a time, and forget older ones."""
         if fresh or self._read_over is None or self._read_over < over:
             last_end = self._log.last_end()
             self._recent = self._read(max(since, last_end) if last_end else since)
@@ -144,7 +144,7 @@ class Watch:
     def _read(self, since: datetime) -> list[Taken]:
         with catalog_errors():
             ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
-            # What is replayed was counted when it landed.
+            # Replayed units were counted when they landed.
             wanted = compare.And(compare.GreaterThan(INGESTED_AT, since.isoformat()), compare.IsNull(REPLAY))
             scan = ledger.scan(wanted, selected_fields=_COLUMNS)
             rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()

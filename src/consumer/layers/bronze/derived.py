@@ -1,4 +1,4 @@
-"""Columns of bronze that no record has: they are derived when records are ingested."""
+"""Columns of bronze that records do not have: they are derived on ingestion."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from lakeproof.tables.names import HEADERS
 
 
 def derived_columns(values: pa.RecordBatch, origins: Mapping[str, Any], batch: MicroBatch) -> dict[str, Any]:
-    """Derive the columns that a contract declares as derived; nothing where it declares none."""
+    """Compute the columns that a contract declares as derived."""
     return {
         field.name: pa.array(_values(field.derived, values, origins, batch), arrow_type(field.type))
         for field in batch.contract.derived
@@ -43,7 +43,7 @@ def _correlation_ids(identities: Any, headers: Any) -> list[str]:
 
 
 def _header(headers: Any, name: str, count: int) -> list[bytes | None]:
-    """The value of a header of each message; of one that comes more than once, the first."""
+    """Return the value of a header for each message; of a repeated header, the first value."""
     found: list[bytes | None] = [None] * count
     if headers is None or headers.null_count == count:
         return found

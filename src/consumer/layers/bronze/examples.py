@@ -8,12 +8,12 @@ from lakeproof.judge.judged import Bad
 from lakeproof.streams import printable
 from lakeproof.tables.names import SOURCE
 
-_MOST = 8  # sets of reasons that a task has examples of
+_MOST = 8  # sets of reasons with an example, per task
 _MOST_CHARACTERS = 120
 
 
 def note_examples(known: dict[str, Example], bad: Bad, reason_sets: Sequence[str], columns: Mapping[str, Any]) -> None:
-    """Add an example for each set of reasons that has none yet; `columns` are of the origins of the units."""
+    """Add an example for each set of reasons that has none yet; `columns` are the origins of the units."""
     for reasons in dict.fromkeys(reason_sets):
         if len(known) >= _MOST:
             return

@@ -45,11 +45,11 @@ class Landed(Generic[PartT]):
 
     parts: Sequence[PartT]
     marker: Marker
-    paused: Trip | None = None  # the pause of the same micro-batch, which is judged again
+    paused: Trip | None = None  # the earlier pause, if this micro-batch is judged again
 
 
 class BronzeLayer(Computing[Landed[PartT]]):
-    """Judges what landed, and appends it to bronze, the dead letters and the ledger."""
+    """Judges landed units, and appends them to bronze, the dead letters and the ledger."""
 
     event = "micro-batch"
 
@@ -70,18 +70,18 @@ class BronzeLayer(Computing[Landed[PartT]]):
         self._watch = Watch(settings, stream)
 
     def landed(self, held: Held[PartT], checkpoint_id: str, micro_batch_id: int) -> Landed[PartT]:
-        """What a micro-batch of a checkpoint holds."""
+        """Return the work of a micro-batch of a checkpoint."""
         limits = self._settings.limits
         return Landed(held.parts, Marker(checkpoint_id, micro_batch_id, held.contract, held.start, held.end, limits))
 
     def unfinished(self, spark: SparkSession, marker: Marker) -> Landed[PartT]:
-        """The rest of a micro-batch that bronze has: dead letters and ledger rows may be missing."""
-        # By name, a part that no table has rows of is left out: it will be found again.
+        """Return the rest of a micro-batch that bronze has: dead letters and ledger rows may be missing."""
+        # With these names, a part without rows in any table is left out: it will be found again.
         names = partial(_unaccounted_units, spark, self._tables, marker)
         return Landed(self._source.held_between(marker.start, marker.end, names), marker)
 
     def compute(self, spark: SparkSession, work: Landed[PartT]) -> Commits:
-        """Judge a micro-batch; yield the commits of bronze, dead letters and, last, the ledger: it says all is done."""
+        """Judge a micro-batch; yield the commits of bronze, dead letters and, last, the ledger, which completes it."""
         parts, marker, names = work.parts, work.marker, self._tables
         contract = self._contract(marker.contract)
         sizes = self._source.size_of(parts)
@@ -94,7 +94,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         )
         begun, before = bronze.newest(), ledger.newest()
         marker = replace(marker, replays=before.marker.replays if before else 0)
-        # Refuses tables that do not fit together.
+        # Raises an error for tables that do not fit together.
         unfinished(self._stream, begun, dead_letters.newest(), before, self._source.is_origin)
         rows_of_ledger = ledger.target(marker)
         if rows_of_ledger is None:
@@ -108,7 +108,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
         task = Task(batch, *targets, self._source.reader, s3, limits, judge=self._settings.judge)
         written = write_judged(spark, parts, task)
         if begun and task.bronze is None and written.touched and contents_of(written) != begun.marker.contents:
-            # No other content may come beside what bronze has of a file.
+            # Changed content of a file must not be added to what bronze has of it.
             written = write_judged(spark, parts, replace(task, only_listed=True))
         marker = replace(marker, contents=contents_of(written))
         if written.touched:
@@ -117,14 +117,14 @@ class BronzeLayer(Computing[Landed[PartT]]):
             parts = _with(parts, written.touched)
         outcomes = dict(written.outcomes)
         if written.changed:
-            # What they held when they were judged is in the tables, and can only be counted there.
+            # Their content as judged is in the tables, and can only be counted there.
             log.warning("files changed after they were judged", stream=self._stream, files=sorted(written.changed))
             held = _unaccounted_units(spark, names, marker)
             outcomes |= {(source, None): held[source] for source in written.changed if held.get(source)}
-            # The dead letters of a file that is gone are lost: the ledger records it, and verify reports it.
+            # The dead letters of a missing file are lost: the ledger records that, and verify reports it.
             gone = {part.name for part in parts if part.given_up}
             outcomes |= {(source, str(Reason.ABSENT)): 1 for source in written.changed if source in gone}
-        if task.bronze is not None:  # what bronze has of a micro-batch is finished, however bad it is
+        if task.bronze is not None:  # a micro-batch that bronze has is finished, however bad it is
             try:
                 self._watch.check(marker, batch, outcomes, written.examples, work.paused)
             except PausedError:
@@ -145,7 +145,7 @@ class BronzeLayer(Computing[Landed[PartT]]):
 
 
 def _unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker) -> dict[str, int]:
-    """Which sources of a micro-batch the tables have and the ledger lacks, and how many units of each are in bronze."""
+    """Count the units in bronze for each source of a micro-batch that is in the tables but not in the ledger."""
     found: dict[str, int] = {}
     for table, to_bronze in ((names.bronze, 1), (names.dead_letters, 0)):
         # Micro-batches of earlier checkpoints may have the same number: their sources are in the ledger.
@@ -159,19 +159,19 @@ def _unaccounted_units(spark: SparkSession, names: StreamTables, marker: Marker)
 def _known_to(spark: SparkSession, ledger: str, sources: list[str]) -> set[str]:
     if not sources:
         return set()
-    # The range narrows the files that are read: names sort by time, and so does the ledger.
+    # The range limits the files to read: names sort by time, and so does the ledger.
     rows = spark.table(f"{CATALOG}.{ledger}").where(F.col("source").between(sources[0], sources[-1]))
     wanted = spark.createDataFrame(pa.table({"source": sources}))
     return {row.source for row in rows.join(F.broadcast(wanted), "source").select("source").distinct().collect()}
 
 
 def _part_of(names: Sequence[str], source: str) -> str:
-    """The part that a source is in, of which `names` has all in order: a file, or a range that begins at an offset."""
+    """Return the part that has a source, a file or a range that begins at an offset; `names` are the sorted parts."""
     return names[max(bisect_right(names, source) - 1, 0)]
 
 
 def _number(marker: Marker, begun: Committed | None, before: Committed | None, least: int) -> int:
-    """The number of a micro-batch in the tables: one more than that of the one before, whatever checkpoint that had."""
+    """Return a micro-batch's number in the tables: the one it began with, or the next one, across checkpoints."""
     if begun and begun.marker.holds_the_same(marker):
         return begun.marker.micro_batch_id
     return max(before.next_number if before else 0, least)

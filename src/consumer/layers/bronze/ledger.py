@@ -1,4 +1,4 @@
-"""Rows of the ledger: what each source of a micro-batch held, and what became of it."""
+"""Rows of the ledger: the units of each source of a micro-batch, by outcome."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -37,30 +37,30 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
 ]
 
 Outcome = tuple[str, str | None]
-"""A source, and the set of reasons of some of its units; None for those that went to bronze."""
+"""A source, and a set of reasons of its units; None for units in bronze."""
 Drift = tuple[str, str]
-"""A source, and the set of reasons of some values of its rows in bronze that were rescued or discarded."""
+"""A source, and a set of reasons why values of its rows in bronze were rescued or discarded."""
 
 ReasonsT = TypeVar("ReasonsT")
 
 DRIFT_COUNTS = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}
-"""The ledger's column that counts values which did not fit, by policy."""
+"""The ledger's column that counts values that did not fit, by policy."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What the rows of a micro-batch have in common."""
+    """Properties that all rows of a micro-batch share."""
 
     id: int  # its number within the checkpoint
     checkpoint_id: str  # the checkpoint's unique id
     contract: Contract  # the contract that judges it
     ingested_at: datetime  # when it was judged, UTC
-    schema_id: int | None = None  # id of the contract in the schema registry; None if it is not known
+    schema_id: int | None = None  # id of the contract in the schema registry; None if unknown
 
 
 @dataclass
 class Sums:
-    """Hashes of the rows of each part of a source, by table: the sums of those of its rows."""
+    """Sums of the row hashes of each part of a source, by table."""
 
     bronze: Counter[str] = field(default_factory=Counter)
     dead_letters: Counter[str] = field(default_factory=Counter)
@@ -71,7 +71,7 @@ class Sums:
         self.dead_letters.update(other.dead_letters)
 
     def of(self, part: str) -> dict[str, int]:
-        """The columns of the ledger for a part."""
+        """Return the hash columns of the ledger for a part."""
         by_table = {"bronze": self.bronze, "dead_letters": self.dead_letters}
         return {f"{table}{tables.HASH_OF}": signed(sums[part]) for table, sums in by_table.items()}
 
@@ -84,7 +84,7 @@ def ledger_rows(
     batch: MicroBatch,
     sums: Sums,
 ) -> pa.RecordBatch:
-    """Rows of ``ledger.<stream>``: one per source, also for a source without units."""
+    """Return rows of ``ledger.<stream>``: one per source, including sources without units."""
     by_source, drift_by_source = _by_source(outcomes), _by_source(drift)
     rows = []
     for part in parts:
@@ -120,7 +120,7 @@ def replay_rows(
     batch: MicroBatch,
     sums: Sums,
 ) -> pa.RecordBatch:
-    """Rows of ``ledger.<stream>`` of a replay: one per part of the source, named by the smallest source in it."""
+    """Return rows of ``ledger.<stream>`` for a replay: one per part, named by the smallest source in the part."""
     by_part, drift_by_part, closed_by_part = _by_source(outcomes), _by_source(drift), _by_source(closed)
     rows = []
     for part, source in sorted(sources.items()):

@@ -1,6 +1,6 @@
-"""Dead letters with the state that replays have left them in, as rows of Spark.
+"""Dead letters with their state after replays, as rows of Spark.
 
-Those of a stream without attempts need no join: tasks read them from the data files, at a fifth of the time.
+Dead letters of a stream without attempts need no join: tasks read them from the data files, in a fifth of the time.
 """
 
 from collections.abc import Iterator
@@ -49,17 +49,17 @@ _DATA_EXCEPTION = "22"  # class of SQLSTATE
 
 @dataclass(frozen=True)
 class Choice:
-    """Which dead letters are replayed."""
+    """The choice of dead letters to replay."""
 
-    where: str | None = None  # a condition in SQL of Spark
+    where: str | None = None  # a condition in Spark SQL
     limit: int | None = None
-    parked: bool = False  # whether also those that have failed as often as they may
+    parked: bool = False  # whether to include those that have failed as often as allowed
 
 
 def untouched(table: Table, attempts: Table | None, *, of_topic: bool) -> Scan | None:
-    """All dead letters of a stream that has no attempts, if it does not take Spark to read or to complete them.
+    """Return a scan of all dead letters of a stream without attempts, if Spark is not needed to read or complete them.
 
-    None if it does: files that Spark would share out among tasks, deletes, and bytes that are not in the table.
+    Spark is needed for files that it would split among tasks, for deletes, and for bytes that are not in the table.
     """
     columns = [*_KEYS, LANDED_AT, REASONS, RAW, *([KEY, HEADERS] if of_topic else [])]
     has = {field.name: field.field_id for field in table.schema().fields}
@@ -78,7 +78,7 @@ def untouched(table: Table, attempts: Table | None, *, of_topic: bool) -> Scan |
 
 
 def as_chosen(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of :func:`chosen` for rows of :func:`untouched`."""
+    """Return rows of :func:`untouched` with the columns of :func:`chosen`."""
     attempt = pc.fill_null(rows.column(ATTEMPT), 1)
     rows = rows.set_column(rows.schema.get_field_index(ATTEMPT), ATTEMPT, attempt)
     for name, kind in ((TRIED, pa.int32()), (TRANSFORMED, pa.binary()), (ETAG, pa.string())):
@@ -89,11 +89,12 @@ def as_chosen(rows: pa.RecordBatch) -> pa.RecordBatch:
 def chosen(
     spark: SparkSession, names: StreamTables, choice: Choice, since: tuple[int, int] | None, *, tried: bool
 ) -> DataFrame:
-    """The dead letters that are to be replayed.
+    """Return the dead letters to replay.
 
-    `since` is the first replay of a command, and the number of its micro-batch: what they and later ones have tried, or
-    have left of a batch, is not tried again by the same command. `tried` says whether there is a table of attempts.
-    The columns are those of the dead letters, and some that :mod:`consumer.layers.bronze.replay_tasks` names.
+    `since` is the first replay of a command, and the number of its micro-batch: dead letters that this replay or a
+    later one has tried, or has left of a batch, are not tried again by the same command. `tried` says whether the table
+    of attempts exists. The columns are those of the dead letters, and some that
+    :mod:`consumer.layers.bronze.replay_tasks` names.
     """
     letters = _with_state(spark, names, tried=tried)
     states = [F.lit("open"), *[F.lit(str(ReplayOutcome.PARKED))] * choice.parked]
@@ -108,13 +109,13 @@ def chosen(
 
 
 def first(letters: DataFrame, count: int) -> DataFrame:
-    """The first of some dead letters, in the order in which they came."""
+    """Return the first dead letters, in the order of their ingestion."""
     keys = letters.select(INGESTED_AT, *_KEYS).orderBy(INGESTED_AT, *_KEYS).limit(count).select(*_KEYS)
     return letters.join(keys, _KEYS, "left_semi")
 
 
 def transformed(letters: DataFrame, expression: str | None, name: str = "") -> DataFrame:
-    """Add what an expression of SQL makes of the bytes of dead letters."""
+    """Add the bytes of dead letters after a transform by an SQL expression."""
     if expression is None:
         return letters.withColumn(TRANSFORMED, F.lit(None).cast("binary"))
     hidden = letters.withColumn(_BYTES, F.col(RAW)).withColumn(RAW, F.col(RAW).cast("string"))
@@ -126,7 +127,7 @@ def transformed(letters: DataFrame, expression: str | None, name: str = "") -> D
 
 
 def with_etags(spark: SparkSession, names: StreamTables, letters: DataFrame) -> DataFrame:
-    """Add the storage's tags of the files of those dead letters that have no bytes."""
+    """Add the storage's tags of files for dead letters without bytes."""
     if letters.where(F.col(RAW).isNull()).limit(1).isEmpty():
         return letters.withColumn(ETAG, F.lit(None).cast("string"))
     ledger = spark.table(f"{CATALOG}.{names.ledger}").where(F.col(REPLAY).isNull())
@@ -135,7 +136,7 @@ def with_etags(spark: SparkSession, names: StreamTables, letters: DataFrame) -> 
 
 
 def begun(spark: SparkSession, names: StreamTables, number: int) -> DataFrame:
-    """The dead letters that a replay has recorded attempts of, with the outcomes and the bytes that it judged."""
+    """Return the dead letters that a replay has recorded attempts of, with outcomes and the bytes judged."""
     attempts = spark.table(f"{CATALOG}.{names.attempts}").where(F.col(REPLAY) == number)
     recorded = attempts.select(
         SOURCE,
@@ -149,12 +150,12 @@ def begun(spark: SparkSession, names: StreamTables, number: int) -> DataFrame:
 
 
 def attempts_of(spark: SparkSession, names: StreamTables, number: int) -> int:
-    """How many attempts a replay has recorded."""
+    """Return the number of attempts that a replay has recorded."""
     return spark.table(f"{CATALOG}.{names.attempts}").where(F.col(REPLAY) == number).count()
 
 
 def _letters(spark: SparkSession, names: StreamTables) -> DataFrame:
-    # Where the number is null, another tool wrote the row, or a version that had none: what it says has landed so.
+    # A null number was written by another tool, or by a version without numbers: the row is as it landed.
     landed = F.coalesce(F.col(ATTEMPT), F.lit(1))
     return spark.table(f"{CATALOG}.{names.dead_letters}").withColumn(ATTEMPT, landed)
 
@@ -198,7 +199,7 @@ def _code(reason: Column) -> Column:
 
 @contextmanager
 def evaluated(option: str) -> Iterator[None]:
-    """Report what a condition or an expression cannot do with the bytes of a dead letter, such as a cast."""
+    """Report a condition or expression that fails on the bytes of a dead letter, such as a cast."""
     try:
         yield
     except PySparkException as error:
@@ -215,6 +216,6 @@ def _unusable(option: str, error: AnalysisException, hint: str) -> UsageError:
 
 
 def _first_sentence(error: PySparkException) -> str:
-    """What Spark says, without the names of columns that it suggests: some are not for a condition."""
+    """Return Spark's message without the column names that it suggests: some are not for a condition."""
     said = str(error).splitlines()[0]
     return said.partition(" Did you mean ")[0].partition(" SQLSTATE: ")[0].rstrip(".")

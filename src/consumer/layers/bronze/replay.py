@@ -1,8 +1,8 @@
-"""Replays: dead letters are judged again by the contract of today, and those that pass land in bronze.
+"""Replays: dead letters are judged again under the current contract, and those that pass land in bronze.
 
-A replay is micro-batches of the stream, each with a number and markers like any other, but it takes nothing from the
-source. The attempts are committed first: they say which dead letters it took, and what became of each. After a crash,
-the rest is made of what they say, under the contract and the limits that it was begun with.
+A replay consists of micro-batches of the stream, each with a number and markers like any other, but takes nothing new
+from the source. The attempts are committed first: they record the dead letters taken and the outcome of each. After a
+crash, the rest is computed from the attempts, under the contract and the limits with which the replay began.
 """
 
 from collections import Counter
@@ -48,24 +48,24 @@ from lakeproof.tables.names import NEXT_MICRO_BATCH, ReplayOutcome, stream_table
 from lakeproof.tables.schemas import ensure_attempts
 
 MOST_LETTERS = 1_000_000
-"""Dead letters of a micro-batch. A crash repeats one at most."""
+"""Most dead letters in a micro-batch. A crash repeats one micro-batch at most."""
 CHECKPOINT = "replay"
-"""What the ledger has in place of the id of a checkpoint."""
+"""Value in the ledger in place of the id of a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What an operator asks for."""
+    """A replay that an operator requests."""
 
     choice: Choice = field(default_factory=Choice)
     max_attempts: int = 3
     salvage: bool = False
     transform: Transform | None = None
-    expression: str | None = None  # a transform in SQL, in that of Spark
+    expression: str | None = None  # a transform in Spark SQL
 
     @property
     def evaluates(self) -> str:
-        """The options with SQL that Spark evaluates for each dead letter."""
+        """The options whose SQL Spark evaluates for each dead letter."""
         of_transform = [f"--transform {self.transform.name}"] if self.transform and self.expression else []
         return " or ".join([*["--where"] * bool(self.choice.where), *of_transform])
 
@@ -76,8 +76,8 @@ class Letters:
 
     rows: DataFrame | Scan
     marker: Marker
-    is_repeated: bool = False  # whether it finishes what an interrupted replay has begun
-    are_last: bool = False  # whether a command takes no more of them
+    is_repeated: bool = False  # whether this finishes an interrupted replay
+    are_last: bool = False  # whether a command takes no more after these
 
 
 class ReplayLayer(Computing[Letters]):
@@ -109,7 +109,7 @@ class ReplayLayer(Computing[Letters]):
         self.done = Replayed()
 
     def ask(self, asked: Replay) -> None:
-        """Say what is to be replayed."""
+        """Set what to replay."""
         self._asked, self._left, self._has_all = asked, asked.choice.limit, False
 
     def prepare(self) -> None:
@@ -117,7 +117,7 @@ class ReplayLayer(Computing[Letters]):
         ensure_attempts(open_catalog(self._settings), self._stream)
 
     def interrupted(self, spark: SparkSession) -> Letters:
-        """The micro-batch that was begun and is not in the ledger."""
+        """Return the micro-batch that was begun and is not in the ledger."""
         newest = self._open(spark, self._tables.attempts).newest()
         ledger = self._open(spark, self._tables.ledger).newest()
         if newest is None or ledger is None:
@@ -128,7 +128,7 @@ class ReplayLayer(Computing[Letters]):
         return Letters(begun(spark, self._tables, number), marker, is_repeated=True)
 
     def next(self, spark: SparkSession, contract: str) -> Letters | None:
-        """The dead letters of the next micro-batch, to be judged by the contract with this digest; None if none is."""
+        """Return the dead letters to judge next, under the contract with this digest; None if none are left."""
         if self._has_all:
             return None
         rows, size, are_last = self._chosen(spark, tried=True)
@@ -142,7 +142,7 @@ class ReplayLayer(Computing[Letters]):
         return Letters(rows, marker, are_last=are_last)
 
     def preview(self, spark: SparkSession, contract: Contract, *, tried: bool) -> Replayed:
-        """Judge the dead letters that are asked for, without a change to any table."""
+        """Judge the requested dead letters without changing any table."""
         batch = MicroBatch(0, CHECKPOINT, contract, datetime.now(UTC), self._schema_id_of(contract))
         rows, _, _ = self._chosen(spark, tried=tried)
         return self._work(spark, rows, self._task(batch, 0, self._settings.limits))
@@ -156,7 +156,7 @@ class ReplayLayer(Computing[Letters]):
             self._open(spark, name) for name in (names.attempts, names.bronze, names.dead_letters, names.ledger)
         )
         before, has_begun = ledger.newest(), bronze.newest()
-        # Refuses tables that do not fit together.
+        # Raises an error for tables that do not fit together.
         unfinished(self._stream, has_begun, dead_letters.newest(), before, self._source.is_origin)
         check_attempts(self._stream, attempts.newest(), before.marker.replays if before else 0)
         least = int(ledger.property(NEXT_MICRO_BATCH) or 0)
@@ -201,9 +201,9 @@ class ReplayLayer(Computing[Letters]):
         return open_table(spark, name, self.name)
 
     def _chosen(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame | Scan, int, bool]:
-        """What is asked for and was not taken yet, how many there are, and whether that is all.
+        """Return the requested dead letters not taken yet, their number, and whether they are the last.
 
-        At most those of a micro-batch.
+        At most one micro-batch is returned.
         """
         asked = self._asked
         if found := self._untouched():
@@ -225,7 +225,7 @@ class ReplayLayer(Computing[Letters]):
         return with_etags(spark, self._tables, transformed(rows, asked.expression, name)), size, are_last
 
     def _untouched(self) -> tuple[Scan, int, bool] | None:
-        """All dead letters, if that is what is asked for, and none of them was ever tried."""
+        """Return all dead letters, if all are requested and none was ever tried."""
         asked = self._asked
         if asked.choice.where or asked.expression:
             return None

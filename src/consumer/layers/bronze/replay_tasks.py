@@ -1,4 +1,4 @@
-"""Judge dead letters again, within Spark's tasks, and write the data files of what comes of them."""
+"""Judge dead letters again in Spark's tasks, and write the data files of the results."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,9 +31,9 @@ from lakeproof.tables.names import ReplayOutcome
 TRIED = "tried"
 """Column of the letters: their newest attempt, or null."""
 TRANSFORMED = "transformed"
-"""Column of the letters: their bytes after a transform in SQL, or as a replay that is finished had them, or null."""
+"""Column of the letters: their bytes after a transform in SQL, or as an interrupted replay judged them, or null."""
 ETAG = "etag"
-"""Column of the letters without bytes: the storage's tag of what landed."""
+"""Column of the letters without bytes: the storage's tag of the landed file."""
 
 _VALUES = (tables.SOURCE, tables.POSITION, tables.RAW, tables.ATTEMPT, TRIED)
 _EXAMPLES = 3
@@ -42,16 +42,16 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 class JudgedOtherwiseError(LakeproofError):
-    """An interrupted replay cannot be finished as it was begun."""
+    """An interrupted replay cannot be finished with the outcomes that it recorded."""
 
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What a task has to know beside its dead letters."""
+    """Parameters of a task, in addition to its dead letters."""
 
     batch: MicroBatch
     number: int  # of the replay
-    reader: Reader[Any]  # reads what is too large for a dead letter
+    reader: Reader[Any]  # reads units that are too large for a dead letter
     s3: S3Settings
     limits: Limits
     judge: JudgeName
@@ -59,36 +59,36 @@ class ReplayTask:
     max_attempts: int = 3
     salvage: bool = False
     transform: Transform | None = None
-    attempts: Target | None = None  # where to write data files; None for a table that has this already
+    attempts: Target | None = None  # where to write data files; None for a table that already has the micro-batch
     bronze: Target | None = None
     dead_letters: Target | None = None
-    is_repeated: bool = False  # whether the letters have the outcomes that an interrupted replay has recorded
+    is_repeated: bool = False  # whether the letters have the recorded outcomes of an interrupted replay
 
 
 @dataclass(frozen=True)
 class Example:
-    """A dead letter, for a person."""
+    """A dead letter, for people."""
 
     source: str
     position: int
-    raw: bytes  # the beginning of it
+    raw: bytes  # its first bytes
     reasons: list[Fault]  # why it failed; empty if it did not
 
 
 Fate = tuple[str, ReplayOutcome, str]
-"""The set of reasons of a dead letter, what became of it, and the set of reasons why."""
+"""The set of reasons of a dead letter, its outcome, and the set of reasons for the outcome."""
 
 
 @dataclass
 class Replayed:
-    """What became of dead letters; no table knows of it yet."""
+    """Results of judging dead letters, before they are committed."""
 
     attempts: list[DataFile] = field(default_factory=list)
     bronze: list[DataFile] = field(default_factory=list)
     dead_letters: list[DataFile] = field(default_factory=list)
-    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of units by what the ledger calls their part
+    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of units, by the ledger's name for their part
     drift: Counter[Drift] = field(default_factory=Counter)
-    closed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by part and the set of reasons that they had
+    closed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by part and former set of reasons
     parts: dict[str, str] = field(default_factory=dict)  # the smallest source of each part
     fates: Counter[Fate] = field(default_factory=Counter)
     examples: dict[Fate, list[Example]] = field(default_factory=dict)
@@ -96,11 +96,11 @@ class Replayed:
 
     @property
     def letters(self) -> int:
-        """How many dead letters there were."""
+        """Number of dead letters."""
         return self.fates.total()
 
     def add(self, other: "Replayed") -> None:
-        """Take in what another task did."""
+        """Add the results of another task."""
         self.attempts += other.attempts
         self.bronze += other.bronze
         self.dead_letters += other.dead_letters
@@ -125,7 +125,7 @@ def replay(batches: Iterable[pa.RecordBatch], task: ReplayTask) -> Replayed:
 
 
 class _Letters:
-    """Some dead letters, by columns."""
+    """Dead letters as columns."""
 
     def __init__(self, rows: pa.RecordBatch, *, of_topic: bool) -> None:
         self.rows = rows
@@ -138,7 +138,7 @@ class _Letters:
         letters = values[tables.ATTEMPT]
         of_batch = {each: not OF_BATCHES.isdisjoint(each.split("+")) for each in set(self.sets)}
         self.of_batch = [letter == 1 and of_batch[each] for letter, each in zip(letters, self.sets, strict=True)]
-        # Attempt 1 is that of what landed.
+        # Attempt 1 is the landing itself.
         self.tried: list[int] = [1 if number is None else number for number in values[TRIED]]
         columns: dict[str, Any] = {
             tables.SOURCE: rows.column(tables.SOURCE),
@@ -154,15 +154,15 @@ class _Letters:
 
 @dataclass
 class _Outcome:
-    """What became of a letter. A record that was judged as it landed, and passed, has none."""
+    """The outcome of a letter. A record that passed as it landed has none."""
 
     reasons: list[Fault] | None = None  # why it failed
     salvaged: int | None = None
-    raw: bytes | None = None  # what was judged, if a transform changed it or the letter lacks it
+    raw: bytes | None = None  # the bytes judged, if a transform changed them or the letter lacks them
 
 
 class _Work:
-    """Dead letters of a task on their way."""
+    """Judges the dead letters of a task, and writes the results."""
 
     def __init__(self, task: ReplayTask) -> None:
         self._task = task
@@ -173,7 +173,7 @@ class _Work:
         self._done = Replayed()
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Judge dead letters, at most as many as are judged at once."""
+        """Judge dead letters, at most as many as the judge takes at once."""
         letters = _Letters(rows, of_topic=self._task.of_topic)
         taken = self._taken(letters)
         outcomes: dict[int, _Outcome] = {}
@@ -213,7 +213,7 @@ class _Work:
         return done
 
     def _taken(self, letters: _Letters) -> Sequence[int]:
-        """Which letters are judged: of an interrupted replay, those that it has closed."""
+        """Return the indexes of the letters to judge: of an interrupted replay, those that it has closed."""
         if not self._task.is_repeated:
             return range(len(letters))
         outcomes = [ReplayOutcome(str(each)) for each in letters.rows.column(tables.OUTCOME).to_pylist()]
@@ -223,7 +223,7 @@ class _Work:
         return [index for index, outcome in enumerate(outcomes) if outcome is ReplayOutcome.CLOSED]
 
     def _bytes(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
-        """The bytes of a letter to judge; None without bytes, for which the outcome gives the reason."""
+        """Return the bytes of a letter to judge; None if there are none, with the reason in `outcome`."""
         raw = letters.raws[index]
         if self._task.is_repeated:
             known: bytes | None = letters.rows.column(TRANSFORMED)[index].as_py()
@@ -231,7 +231,7 @@ class _Work:
                 return known
         codes = letters.sets[index].split("+")
         transform = self._task.transform
-        # What an operator makes of nothing may be something: a batch that is gone, from a copy of it.
+        # A transform may supply missing bytes, such as those of a lost batch from a copy.
         if not transform and letters.of_batch[index] and not WITHOUT_BYTES.isdisjoint(codes):
             known_reasons: Any = letters.rows.column(tables.REASONS)
             outcome.reasons = _faults(known_reasons[index].as_py())
@@ -241,7 +241,7 @@ class _Work:
             if raw is None:
                 return None
             if len(raw) <= self._task.limits.record_bytes:
-                # Where it landed may be gone when this replay is finished after a crash.
+                # The source may have lost the unit when this replay is finished after a crash.
                 outcome.raw = raw
         if transform is None or self._task.is_repeated:
             return raw or b""
@@ -276,7 +276,7 @@ class _Work:
         return transform.compiled() if transform and not transform.is_sql else None
 
     def _read_again(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
-        """The bytes of a unit that was too large for a dead letter, from where it landed."""
+        """Read the bytes of a unit that was too large for a dead letter from the source."""
         etag = letters.rows.column(ETAG)[index].as_py() or ""
         limits = self._task.limits
         envelope = self._task.reader.read_again(letters.sources[index], etag, limits)
@@ -302,7 +302,7 @@ class _Work:
         return self._task.salvage or self._task.is_repeated
 
     def _batch(self, letters: _Letters, index: int, value: bytes, outcome: _Outcome) -> None:
-        """Split a batch that could not be split, and judge its units."""
+        """Split a batch that could not be split before, and judge its units."""
         found = split(value, self._task.limits.record_bytes)
         if not isinstance(found, Refused):
             outcome.salvaged = 0
@@ -310,7 +310,7 @@ class _Work:
                 outcome.salvaged += len(judged)
                 self._take(letters, judged, [index] * len(judged.good), [index] * len(judged.bad))
             return
-        # What is packed cannot be split: its reason stays what it was.
+        # A compressed batch cannot be split: its reason stays the same.
         recovered = self._task.reader.recover(letters.sources[index], value, self._task.limits)
         if recovered:
             found = Refused(Reason.UNDECODABLE, recovered.detail)
@@ -358,8 +358,8 @@ class _Work:
                 self._dead_letters.write(rows)
 
     def _note(self, letters: _Letters, taken: Sequence[int], outcomes: dict[int, _Outcome]) -> None:
-        """Count what became of letters, and write their attempts."""
-        fates: dict[int, ReplayOutcome] = {}  # of those that failed
+        """Count the outcomes of letters, and write their attempts."""
+        fates: dict[int, ReplayOutcome] = {}  # of failed letters
         for index, outcome in outcomes.items():
             if outcome.reasons is not None:
                 fates[index] = self._fate(letters, index, outcome)
@@ -376,7 +376,7 @@ class _Work:
                 f"{'; '.join(fault.detail for fault in outcome.reasons or [])}.",
                 "If what landed is missing, restore it. Then run the command again, with the version that began it.",
             )
-        attempts = letters.tried[index]  # 1 before the first replay: as many as there are with this one
+        attempts = letters.tried[index]  # 1 before the first replay: the number of replays, with this one
         return ReplayOutcome.PARKED if attempts >= self._task.max_attempts else ReplayOutcome.FAILED
 
     def _count_closed(self, letters: _Letters, closed: Sequence[int]) -> None:
@@ -416,14 +416,14 @@ class _Work:
         outcomes: dict[int, _Outcome],
         fates: dict[int, ReplayOutcome],
     ) -> pa.RecordBatch:
-        """Rows of ``dead_letters.<stream>_attempts``."""
+        """Return rows of ``dead_letters.<stream>_attempts``."""
         task, indexes = self._task, pa.array(taken, pa.int64())
         names = {tables.SOURCE: tables.SOURCE, tables.POSITION: tables.POSITION, tables.LETTER: tables.ATTEMPT}
         of_letters: dict[str, Any] = {name: letters.rows.column(column).take(indexes) for name, column in names.items()}
         failed = {index: number for number, index in enumerate(fates)}
         reasons: Any = reasons_column([outcomes[index].reasons or [] for index in failed])
         found = [outcomes.get(index, _PASSED) for index in taken] if outcomes else []
-        # Of a letter that lacks them, the bytes are only needed if it was closed.
+        # Bytes that a letter lacks are only needed if it was closed.
         judged = [each.raw if task.transform or not each.reasons else None for each in found]
         of_transform = (task.transform.name, task.transform.digest) if task.transform else (None, None)
         same: dict[str, Any] = {
@@ -452,14 +452,14 @@ _PASSED = _Outcome()
 
 
 def _column(values: list[Any], rows: int, kind: Any) -> Any:
-    """A column of some values; null for an empty list."""
+    """Return a column of values; nulls for an empty list."""
     return pa.array(values, kind) if values else pa.nulls(rows, kind)
 
 
 def _salvaged(value: bytes, recovered: Recovered | None) -> tuple[list[bytes], bytes] | None:
-    """The complete records of a batch, and the rest; None if there is no such record.
+    """Return the complete records of a batch, and the rest; None if no record is complete.
 
-    A compressed batch can only be unpacked from its start, so its rest is all of it.
+    A compressed batch can only be unpacked from its start, so its rest is the whole batch.
     """
     if recovered is None:
         return salvage(value)

@@ -21,14 +21,14 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True)
 class Origins:
-    """Where units come from: a batch, or several that were judged together."""
+    """Origins of units: one batch, or several that were judged together."""
 
-    parts: Sequence[str]  # what the ledger calls the part that each batch is in; one for all where they are of one part
+    parts: Sequence[str]  # the ledger's name for the part of each batch; a single name if all are in the same part
     columns: dict[str, Any]  # columns of provenance, with a row for each batch
 
     @classmethod
     def of_envelopes(cls, envelopes: Sequence[Envelope]) -> "Origins":
-        """Origins of units of envelopes, which are all messages or all files."""
+        """Return the origins of units of envelopes, which are all messages or all files."""
         columns: dict[str, Any] = {
             tables.SOURCE: pa.array([each.source for each in envelopes], pa.string()),
             tables.LANDED_AT: pa.array([each.landed_at for each in envelopes], _TIMESTAMP),
@@ -41,7 +41,7 @@ class Origins:
 
     @classmethod
     def of_messages(cls, messages: Messages) -> "Origins":
-        """Origins of units of messages."""
+        """Return the origins of units of messages."""
         offsets = pa.array(messages.offsets, pa.int64()).cast(pa.string())
         names = pc.utf8_lpad(offsets, OFFSET_DIGITS, "0")
         return cls(
@@ -55,13 +55,13 @@ class Origins:
         )
 
     def parts_of(self, of: Sequence[int] | None, units: int) -> list[str]:
-        """What the ledger calls the part of each unit, of which `of` has the batches; None for the only one."""
+        """Return the ledger's name for the part of each unit; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:
             return [self.parts[0]] * units
         return [self.parts[index] for index in of]
 
     def sums_of(self, of: Sequence[int] | None, hashes: Any) -> Counter[str]:
-        """Sum of the hashes of the units of each part, of which `of` has the batches; None for the only one."""
+        """Return the sum of the unit hashes of each part; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:
             return Counter({self.parts[0]: int(hashes.sum())})
         sums = np.zeros(len(self.parts), np.uint64)
@@ -72,7 +72,7 @@ class Origins:
         return found
 
     def columns_of(self, of: Sequence[int] | None, units: int) -> dict[str, Any]:
-        """Columns of provenance of units, of which `of` has the batches; None for the only one."""
+        """Return the columns of provenance of units; `of` is each unit's batch, None for a single batch."""
         if of is None:
             return {name: pa.repeat(column[0], units) for name, column in self.columns.items()}
         indexes = pa.array(of, pa.int64())
@@ -80,7 +80,7 @@ class Origins:
 
 
 def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.RecordBatch:
-    """Rows of ``bronze.<stream>``: good records, with what is derived, and columns of their origins."""
+    """Return rows of ``bronze.<stream>``: good records, derived columns, and columns of their origins."""
     columns: dict[str, Any] = dict(zip(good.values.schema.names, good.values.columns, strict=True))
     if good.rescued is not None:
         columns[tables.RESCUED] = good.rescued
@@ -89,7 +89,7 @@ def bronze_rows(good: Good, origins: dict[str, Any], batch: MicroBatch) -> pa.Re
 
 
 def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch, attempt: int = 1) -> pa.RecordBatch:
-    """Rows of ``dead_letters.<stream>``: bad units, with columns of their origins."""
+    """Return rows of ``dead_letters.<stream>``: bad units, with columns of their origins."""
     columns = {
         tables.REASONS: bad.reasons,
         tables.RAW: bad.raw,
@@ -100,7 +100,7 @@ def dead_letter_rows(bad: Bad, origins: dict[str, Any], batch: MicroBatch, attem
 
 
 def drift_sets(good: Good) -> list[list[str]]:
-    """The sets of reasons of the values that were rescued or discarded, as the ledger writes them, by record."""
+    """Return, for each record, the sets of reasons of its rescued or discarded values, as the ledger writes them."""
     if good.drift is None or good.drift.null_count == len(good):
         return []
     return [codes or [] for codes in good.drift.to_pylist()]

@@ -1,6 +1,6 @@
-"""Hashes of the rows that a table has of a micro-batch already.
+"""Hashes of the rows of a micro-batch that a table already has.
 
-A micro-batch that is repeated is judged again at another time, so its rows differ from those that were appended.
+A repeated micro-batch is judged again at another time, so its rows differ from those that were appended.
 """
 
 from collections import Counter
@@ -30,10 +30,10 @@ def sums_in_tables(
     dead_letters: Append,
     part_of: Callable[[str], str],
 ) -> Sums:
-    """Hashes of the rows of a micro-batch in bronze and dead letters, after both commits.
+    """Return the row hashes of a micro-batch in bronze and dead letters, after both commits.
 
-    Those of the rows in the data files, `made`, unless a table had the micro-batch before. `part_of` returns what the
-    ledger calls the part of a source.
+    These are the hashes of the data files, `made`, unless a table already had the micro-batch. `part_of` returns the
+    ledger's name for the part of a source.
     """
 
     def of(commit: Append, sums: Counter[str], fields: Iterable[Field]) -> Counter[str]:
@@ -55,7 +55,7 @@ def _in_table(
     with catalog_errors():
         table = open_catalog(settings).load_table(name)
         renamed = renamed_columns(table.properties)
-        # A newer contract than that of the micro-batch may have renamed columns.
+        # A contract newer than the micro-batch may have renamed columns.
         known = {renamed.get(field.name, field.name): field.name for field in fields}
         columns = {known.get(column.name, column.name): column.name for column in table.schema().fields}
         scan = plan(table, name, columns, of_micro_batches(number, number + 1))

@@ -1,7 +1,7 @@
 """Judge the parts of a micro-batch in Spark, and write the tables' data files in the same pass.
 
-Each task reads its parts, judges their units and writes what came of them; only names of data files and counts travel
-through the JVM. So a unit is judged once, and nothing is kept or computed a second time for the second table.
+Each task reads its parts, judges their units and writes the rows; only names of data files and counts pass through the
+JVM. So a unit is judged once, and nothing is cached or computed again for the second table.
 """
 
 import hashlib
@@ -36,65 +36,65 @@ from lakeproof.reasons import NOT_READ, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
 
-# A call that hashes rows costs as much as hashing some hundred of them, and a file may have fewer.
+# The overhead of a call equals hashing a few hundred rows, and a file may have fewer.
 _HASHED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Task(Generic[PartT]):
-    """What a task has to know beside its parts."""
+    """Parameters of a task, in addition to its parts."""
 
     batch: MicroBatch
-    bronze: Target | None  # where to write data files; None for a table that has this micro-batch already
+    bronze: Target | None  # where to write data files; None for a table that already has the micro-batch
     dead_letters: Target | None
     reader: Reader[PartT]  # reads the parts
     s3: S3Settings
-    limits: Limits = field(default_factory=Limits)  # how large batches and records may be
-    judge: JudgeName = "auto"  # which judge
-    only_listed: bool = False  # whether a part with another tag than is listed counts as changed, whatever its size
+    limits: Limits = field(default_factory=Limits)  # size limits of batches and records
+    judge: JudgeName = "auto"
+    only_listed: bool = False  # whether a part whose tag is not the listed one counts as changed, whatever its size
 
 
 @dataclass
 class JudgedParts(Generic[PartT]):
-    """What tasks made of their parts; no table knows of it yet."""
+    """Results of judging parts, before they are committed."""
 
-    bronze: list[DataFile] = field(default_factory=list)  # data files
+    bronze: list[DataFile] = field(default_factory=list)
     dead_letters: list[DataFile] = field(default_factory=list)
-    # how many units of each source had which set of reasons
+    # number of units of each source, by set of reasons
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    # how many values of the rows of each source in bronze were rescued or discarded, by set of reasons
+    # number of values rescued or discarded in the bronze rows of each source, by set of reasons
     drift: Counter[Drift] = field(default_factory=Counter)
-    changed: list[str] = field(default_factory=list)  # sources that are not what was judged any more, and were left out
-    # parts that have another tag than was listed, and were read as they are now
+    changed: list[str] = field(default_factory=list)  # sources that changed after they were judged, and were left out
+    # parts whose tag is not the listed one, and which were read as they are now
     touched: list[PartT] = field(default_factory=list)
-    examples: dict[str, Example] = field(default_factory=dict)  # a bad unit for each set of reasons, of the first ones
-    hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as they lie there
+    examples: dict[str, Example] = field(default_factory=dict)  # a bad unit for each of the first sets of reasons
+    hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as stored
     sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files
 
 
 def contents_of(written: JudgedParts[PartT]) -> str:
-    """Digest of all that was read for a micro-batch."""
+    """Return a digest of all content read for a micro-batch."""
     told = "\n".join(f"{name} {found}" for name, found in sorted(written.hashes.items()))
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Start the cluster's Python workers and let them import all that judging takes: over a second, once for each."""
+    """Start the cluster's Python workers and import the modules for judging: over a second, once per worker."""
     cores = spark.sparkContext.defaultParallelism
-    with suppress(PySparkException, Py4JError):  # what goes wrong here will go wrong again in the query
+    with suppress(PySparkException, Py4JError):  # an error here will occur again in the query
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
 def warm_up_beside(spark: SparkSession) -> None:
-    """Do that beside other work, such as the planning of a query."""
+    """Run :func:`warm_up` in the background, beside other work such as planning a query."""
     Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
 
 
 def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
     """Judge parts, spread over the cluster, and write the data files.
 
-    Where bronze has the micro-batch already, a part that changed since then is left out: what it held was judged, and
-    is not there to be judged again. Otherwise it is a dead letter.
+    If bronze already has the micro-batch, a part that changed since then is left out: its old content was judged, and
+    cannot be judged again. Otherwise, the part is a dead letter.
     """
     whole: JudgedParts[PartT] = JudgedParts()
     groups = task.reader.groups(parts, spark.sparkContext.defaultParallelism)
@@ -142,7 +142,7 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
 
 
 class _Work(Generic[PartT]):
-    """Judged units of a task on their way to data files."""
+    """Judges the units of a task, and writes them to data files."""
 
     def __init__(self, task: Task[PartT]) -> None:
         self.judge = Judge(task.batch.contract, task.limits, task.judge)
@@ -153,20 +153,20 @@ class _Work(Generic[PartT]):
         self._dead_letters = _Rows(writer_for(task.dead_letters, task.s3), sums.dead_letters)
 
     def take(self, judged: Iterable[Judged], envelope: Envelope) -> None:
-        """Take the units of an envelope."""
+        """Write the judged units of an envelope."""
         origins = Origins.of_envelopes([envelope])
         for units in judged:
             self._take(units, origins, None, None)
 
     def take_small(self, envelopes: Sequence[Envelope]) -> None:
-        """Judge small envelopes at once."""
+        """Judge and write small envelopes together."""
         if len(envelopes) == 1:
             self.take(self.judge.judge(envelopes[0].value or b""), envelopes[0])
         else:
             self.take_together([envelope.value or b"" for envelope in envelopes], Origins.of_envelopes(envelopes))
 
     def take_together(self, batches: Sequence[bytes], origins: Origins) -> None:
-        """Judge small batches at once."""
+        """Judge and write small batches together."""
         for found in self.judge.judge_together(batches):
             self._take(found.judged, origins, found.good_of, found.bad_of)
 
@@ -200,7 +200,7 @@ class _Work(Generic[PartT]):
 
 
 class _Rows:
-    """Rows of a table on their way to its data files, and the sums of their hashes."""
+    """Writes rows to the data files of a table, and sums up their hashes."""
 
     def __init__(self, writer: DataFileWriter | None, sums: Counter[str], fields: Iterable[Field] = ()) -> None:
         self.writer = writer
@@ -210,7 +210,7 @@ class _Rows:
         self._bytes = 0
 
     def take(self, rows: pa.RecordBatch, origins: Origins, of: Sequence[int] | None) -> None:
-        """Take rows, of which `of` has the batches of their origins; None for the only one."""
+        """Add rows; `of` is the batch of each row in `origins`, None for a single batch."""
         self._waiting.append((rows, origins, of))
         self._bytes += rows.nbytes
         if self._bytes >= _HASHED_BYTES:
@@ -240,5 +240,5 @@ def _nothing(_: int) -> None:
 
 
 def writer_for(target: Target | None, s3: S3Settings) -> DataFileWriter | None:
-    """Make a writer of data files; None for a table that has the micro-batch already."""
+    """Return a writer of data files; None for a table that already has the micro-batch."""
     return DataFileWriter(target, open_storage(target.folder, s3)) if target else None

@@ -1,4 +1,4 @@
-"""Transforms: what an operator puts between the bytes of a dead letter and the judge."""
+"""Transforms: an operator's code that corrects the bytes of a dead letter before they are judged."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,19 +16,19 @@ _FUNCTION = "transform"
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform as its file has it: a Python function, or an expression of SQL over the column ``raw``."""
+    """The file of a transform: a Python function, or an SQL expression over the column ``raw``."""
 
     name: str
     text: str
 
     @property
     def is_sql(self) -> bool:
-        """Whether it is an expression of SQL, which Spark evaluates."""
+        """Whether the transform is an SQL expression, which Spark evaluates."""
         return self.name.endswith(".sql")
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its file."""
+        """SHA-256 of the file."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def compiled(self) -> Apply:
@@ -51,7 +51,7 @@ class Transform:
 
 
 def read_transform(path: Path) -> Transform:
-    """Read the file of a transform, and make sure that it can be used."""
+    """Read the file of a transform, and check that it can be used."""
     if path.suffix not in (".py", ".sql"):
         raise UsageError(
             f"--transform: expected a file that ends in .py or .sql, got {path.name}.",

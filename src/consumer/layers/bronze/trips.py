@@ -1,11 +1,11 @@
-"""What a trip of the breaker says to people."""
+"""Texts that describe a trip of the breaker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 MICRO_BATCH = "micro-batch"
-"""Over what the units were counted, if not over a time."""
+"""The scope of the count, if it is not a length of time."""
 _MOST_REASONS = 3
 
 
@@ -25,7 +25,7 @@ class Example:
 
 
 def described(facts: Mapping[str, Any]) -> str:
-    """A trip in a sentence."""
+    """Describe a trip in a sentence."""
     where = "a micro-batch" if facts["over"] == MICRO_BATCH else f"the last {facts['over']}"
     reasons = ", ".join(f"{codes} {count:,}" for codes, count in list(facts["reasons"].items())[:_MOST_REASONS])
     return (
@@ -36,7 +36,7 @@ def described(facts: Mapping[str, Any]) -> str:
 
 
 def ways_on(stream: str) -> str:
-    """What an operator can do."""
+    """Return a hint with the options of an operator."""
     return (
         f"Correct the contract, run `lakeproof contract apply {stream}`, and run the consumer again: it judges the "
         f"same units again. Or run `consumer accept {stream}`: the next run commits them as they are, the bad ones as "

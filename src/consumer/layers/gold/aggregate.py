@@ -1,8 +1,8 @@
-"""A gold micro-batch: what silver has kept since the newest one, and each window that it touches, computed again.
+"""A gold micro-batch: compute each window again that is touched by rows silver has kept since the last micro-batch.
 
-The marker of the product's table says up to which micro-batch it follows silver. The rows behind that touch some
-windows. Those are computed from all rows of silver that are in them, and replace the rows that the table has of them
-in the commit that moves the marker. So a micro-batch that is tried again computes the same.
+The marker of the product's table records up to which micro-batch of silver the table is filled. Later rows touch some
+windows. Each touched window is computed from all rows of silver in it, and replaces its old rows in the commit that
+moves the marker. So a micro-batch that is tried again computes the same result.
 
 A product whose windows are final needs no correction: a window is computed once, after the horizon has passed its end.
 """
@@ -39,7 +39,7 @@ from lakeproof.tables.schemas import ensure_namespace
 
 @dataclass(frozen=True)
 class _Work:
-    """What a micro-batch takes: the micro-batches of silver from `start` to before `end`."""
+    """The work of a micro-batch: the micro-batches of silver from `start` to before `end`."""
 
     table: OpenTable
     done: Committed | None
@@ -57,7 +57,7 @@ class _Work:
 
 
 class GoldLayer(Layer[_Work]):
-    """Fills the table of a product with what silver has."""
+    """Fills the table of a product from silver."""
 
     event = "gold micro-batch"
     waits_for_backlog = True  # each micro-batch of silver would touch the same windows again
@@ -77,11 +77,11 @@ class GoldLayer(Layer[_Work]):
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[GoldLayer]":
-        """One for each product."""
+        """Return a layer for each product."""
         return [cls(asked.settings, product, gold_table(product.name)) for product in asked.products]
 
     def beside(self, suffix: str) -> "GoldLayer":
-        """The same over a table whose name has a suffix."""
+        """Return the same layer over a table whose name has a suffix."""
         return GoldLayer(self._settings, self._product, gold_table(self._product.name, suffix))
 
     def prepare(self, catalog: Catalog) -> None:
@@ -130,7 +130,7 @@ class GoldLayer(Layer[_Work]):
         return {"product": self._product.name, "micro_batches": numbers, "rows": written.rows}
 
     def _corrected(self, spark: SparkSession, work: _Work) -> tuple[Written, Callable[[int], OldRows]]:
-        """Compute the windows that new rows touch, all of them if nothing is there yet."""
+        """Compute the windows that new rows touch; all windows in the first micro-batch."""
         product = self._product
         if work.done is None:
             return self._write(spark, work), lambda _: OldRows()
@@ -146,7 +146,7 @@ class GoldLayer(Layer[_Work]):
         return self._write(spark, work, windows), find_old
 
     def _touched(self, spark: SparkSession, new: Scan, event_time: str) -> Windows | Sessions:
-        """The windows of new rows."""
+        """Return the windows that new rows touch."""
         if not self._product.window.session:
             return touched_windows(spark, new, self._product, event_time)
         with catalog_errors():
@@ -154,7 +154,7 @@ class GoldLayer(Layer[_Work]):
         return touched_sessions(spark, new, table, self._table, self._product, event_time)
 
     def _write(self, spark: SparkSession, work: _Work, windows: Windows | Sessions | None = None) -> Written:
-        """Compute windows, all of them by default, from what silver has kept; it may be ahead by now."""
+        """Compute and write windows, by default all, from silver's rows before `work.end`; silver may be ahead."""
         scan = self._silver(work, spans=windows.spans(self._product) if windows else None)
         wanted = Wanted(self._product, work.event_time, windows, datetime.now(UTC), work.target, self._settings.s3)
         return write_windows(spark, scan, wanted)
@@ -166,7 +166,7 @@ class GoldLayer(Layer[_Work]):
 
 
 def _closes(product: Product, done: Committed | None, horizon: int | None) -> bool:
-    """Whether the horizon has passed the end of a window since the newest micro-batch."""
+    """Return whether the horizon has passed the end of a window since the newest micro-batch."""
     if horizon is None:
         return False
     every = micros(product.window.every)

@@ -1,4 +1,4 @@
-"""A product's keys, windows and measures, computed on whole columns of Arrow."""
+"""Keys, windows and measures of a product, computed on whole Arrow columns."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from lakeproof.tables.names import UPDATED_AT
 START = "_start"
 """The start of a window, in microseconds since 1970."""
 END = "_end"
-"""The end of a session, which is not in it, in microseconds since 1970."""
+"""The exclusive end of a session, in microseconds since 1970."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,14 +27,14 @@ _ORDERED = (Aggregate.MIN, Aggregate.MAX, Aggregate.MIN_BY, Aggregate.MAX_BY)
 
 
 def columns_of(product: Product, event_time: str, *, measures: bool = True) -> list[str]:
-    """Names of the columns of silver that :func:`in_windows` takes."""
+    """Return the names of the columns of silver that :func:`in_windows` takes."""
     keys = [str(key) for key in product.keys]
     paths = [*keys, *(sorted(product.fields - {*keys}) if measures else ()), event_time]
     return list(dict.fromkeys(path.partition(".")[0] for path in paths))
 
 
 def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measures: bool = True) -> pa.Table:
-    """Rows of silver as the product needs them, each once for every window that it is in."""
+    """Return keys and inputs of measures from rows of silver, each row once for every window that it is in."""
     columns: dict[str, Any] = {name: _small(rows.column(name)) for name in rows.schema.names}
     at = field_at(columns, event_time)
     if at.null_count:
@@ -63,7 +63,7 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
 
 
 def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Table:
-    """What :func:`in_windows` returned as rows of the product's table; of sessions, with their ends."""
+    """Aggregate the rows of :func:`in_windows`, for sessions with their ends, to rows of the product's table."""
     keys = key_names(product)
     if not product.window.session:
         rows = rows.append_column(END, pc.add(rows[START], micros(product.window.size)))
@@ -86,14 +86,14 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The values of a measure that has an order, by their rank: so the least rank is that of the least one."""
+    """The values of a measure with an order, by rank: the least rank has the least order."""
 
-    ranks: Any  # of each row; null where the order is null
+    ranks: Any  # of each row; null if the order is null
     values: Any  # the value of each rank
 
     @staticmethod
     def of(rows: pa.Table, index: int, measure: Measure) -> "_Ranked":
-        """Rank the rows by the order, and those with the same by the value, with null at the far end."""
+        """Rank the rows by order, then by value, with null at the far end."""
         values, order = rows[_value(index)].combine_chunks(), rows[_order(index)].combine_chunks()
         nulls = pc.is_null(values) if measure.aggregate is Aggregate.MIN_BY else pc.is_valid(values)
         columns = pa.table({"order": order, "null": nulls, "value": values})
@@ -103,17 +103,17 @@ class _Ranked:
         return _Ranked(pa.array(ranks, mask=order.is_null().to_numpy(zero_copy_only=False)), values.take(sorted_rows))
 
     def values_at(self, ranks: Any) -> Any:
-        """The values of some ranks; null for null."""
+        """Return the values of ranks; null for null."""
         return pa.chunked_array([self.values.take(chunk) for chunk in ranks.chunks], self.values.type)
 
 
 def key_names(product: Product) -> list[str]:
-    """Names of the columns of keys while a product is computed: none is that of another column."""
+    """Return the names of key columns while a product is computed, different from all other columns."""
     return [f"_key{index}" for index in range(len(product.keys))]
 
 
 def micros(length: timedelta) -> int:
-    """A length of time in microseconds."""
+    """Return a length of time in microseconds."""
     return length // _MICROSECOND
 
 
@@ -126,7 +126,7 @@ def _order(index: int) -> str:
 
 
 def _values(measure: Measure, argument: Expression, columns: dict[str, Any], rows: int) -> Any:
-    """What a measure aggregates, of each row."""
+    """Return the value of each row that a measure aggregates."""
     values = evaluate(argument, columns)
     if isinstance(values, pa.Scalar):
         values = pa.array([values.as_py()] * rows, values.type)
@@ -158,7 +158,7 @@ def _result(measure: Measure, values: Any) -> Any:
 
 
 def _normal(values: Any) -> Any:
-    """Values of which equal ones are the same: no -0.0, and one NaN."""
+    """Make equal values identical: no -0.0, and a single NaN."""
     if not pa.types.is_floating(values.type):
         return values
     positive = pc.add(values, pa.scalar(0.0, values.type))
@@ -166,7 +166,7 @@ def _normal(values: Any) -> Any:
 
 
 def _ordered(values: Any) -> Any:
-    """Doubles as integers with the same order, in which NaN is above all: Arrow leaves NaN out."""
+    """Return doubles as integers with the same order, and NaN above all: Arrow skips NaN."""
     bits = np.frombuffer(_normal(values).fill_null(0.0).to_numpy(zero_copy_only=False).tobytes(), np.int64)
     ordered = np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)
     return pa.array(ordered, mask=values.is_null().to_numpy(zero_copy_only=False))
@@ -179,13 +179,13 @@ def _of_ordered(values: Any) -> Any:
 
 
 def _small(values: Any) -> Any:
-    """Values without Arrow's large types, which literals do not have."""
+    """Return values without Arrow's large types, which literals do not have."""
     kind = small_type(values.type)
     return values if kind == values.type else values.cast(kind)
 
 
 def small_type(kind: pa.DataType) -> pa.DataType:
-    """The same type without Arrow's large ones."""
+    """Return the same type without Arrow's large types."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_struct(kind):

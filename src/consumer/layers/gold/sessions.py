@@ -1,7 +1,7 @@
-"""Sessions: each record opens a window, and the windows of the same keys that overlap become one.
+"""Sessions: each record opens a window, and overlapping windows of the same keys are merged.
 
-The table of a product has every session of the rows that it has taken, so it says what new rows meet: no row of
-silver has to be looked for beyond the sessions that they touch.
+The table of a product has all sessions of the rows so far, so it shows which sessions new rows meet: no row of silver
+outside these sessions is needed.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 
 MAX_SESSIONS = 1_000_000
-"""Sessions that are sent to every task, at most; where more are touched, all are computed again."""
+"""Most sessions that are sent to every task; if more are touched, all are computed again."""
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """Some sessions, ordered by their keys and starts; see :class:`consumer.layers.gold.touched.Windows`."""
+    """Sessions, ordered by keys and start; see :class:`consumer.layers.gold.touched.Windows`."""
 
-    texts: Any  # texts of their keys, each once
-    keys: Any  # of each session: the index of the text of its keys, its start, and its end, which is not in it
+    texts: Any  # distinct texts of their keys
+    keys: Any  # of each session: the index of its keys in `texts`, its start, and its exclusive end
     starts: Any
     ends: Any
 
@@ -44,10 +44,10 @@ class Sessions:
         return not len(self.starts)
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The rows that are in one of the sessions, from rows with their time and keys; or sessions, by their start."""
+        """Return the rows, given with time and keys, that are in one of the sessions; or sessions, by their start."""
         keys = pc.index_in(key_texts(rows), value_set=self.texts).fill_null(-1).to_numpy()
         times = rows[START].to_numpy()
-        # A key and a time as one number: as times, only those that occur.
+        # Encodes a key and a time as one number, with only the times that occur.
         known = np.unique(np.concatenate([self.starts, times]))
         begins = self.keys * len(known) + np.searchsorted(known, self.starts)
         at = np.searchsorted(begins, keys * len(known) + np.searchsorted(known, times), side="right") - 1
@@ -55,23 +55,23 @@ class Sessions:
         return rows.filter(pa.array(inside))
 
     def spans(self, product: Product) -> list[Span]:
-        """What their rows cover: times that do not overlap, ascending."""
+        """Return the spans of time of their rows, ascending and without overlaps."""
         gap = micros(product.window.size)
         return merged(list(zip(self.starts.tolist(), (self.ends - gap + 1).tolist(), strict=True)))
 
     def start_spans(self, product: Product) -> list[Span]:
-        """Where the starts of sessions that are part of them are: times that do not overlap, ascending."""
+        """Return the spans of the starts of sessions that they contain, ascending and without overlaps."""
         return self.spans(product)
 
 
 def key_texts(rows: pa.Table) -> Any:
-    """Text of the keys of each row; rows of a product without keys have the same."""
+    """Return the text of the keys of each row; the same text for all rows of a product without keys."""
     keys = [rows[name].combine_chunks() for name in rows.column_names if name.startswith("_key")]
     return texts_of(keys).cast(pa.binary()) if keys else pa.repeat(pa.scalar(b"", pa.binary()), rows.num_rows)
 
 
 def sessions_of(rows: pa.Table, size: int) -> pa.Table:
-    """Rows with the start and the end of their session, from rows with their time; `rows` has all rows of a session."""
+    """Replace the time of rows by the start and end of their session; `rows` has all rows of a session."""
     times = rows[START].to_numpy()
     keys = key_texts(rows).dictionary_encode().indices.to_numpy()
     _, starts, ends, mine = _joined(keys, times, times + size)
@@ -81,7 +81,7 @@ def sessions_of(rows: pa.Table, size: int) -> pa.Table:
 
 
 def joined(sessions: pa.Table) -> pa.Table:
-    """Sessions of which those of the same keys that overlap have become one."""
+    """Merge overlapping sessions of the same keys."""
     keys = key_texts(sessions).dictionary_encode().indices.to_numpy()
     first, starts, ends, _ = _joined(keys, sessions[START].to_numpy(), sessions[END].to_numpy())
     return (
@@ -92,13 +92,13 @@ def joined(sessions: pa.Table) -> pa.Table:
 
 
 def _joined(keys: Any, starts: Any, ends: Any) -> tuple[Any, Any, Any, Any]:
-    """Join intervals of the same key that overlap, directly or through others."""
+    """Merge intervals of the same key that overlap, directly or through others."""
     if not len(starts):
         nothing = np.array([], np.int64)
         return nothing, nothing, nothing, nothing
     order = np.lexsort((starts, keys))
     keys, starts = keys[order].astype(np.int64), starts[order]
-    # The greatest end so far of each key: as numbers that are greater for each further key.
+    # The greatest end so far of each key, as numbers that increase from key to key.
     values, ranks = np.unique(ends[order], return_inverse=True)
     reach = values[np.maximum.accumulate(keys * len(values) + ranks) % len(values)]
     begins = np.ones(len(order), bool)
@@ -112,7 +112,7 @@ def _joined(keys: Any, starts: Any, ends: Any) -> tuple[Any, Any, Any, Any]:
 def touched_sessions(
     spark: SparkSession, new: Scan, table: Table, name: str, product: Product, event_time: str
 ) -> Sessions | Windows:
-    """Find the sessions of new rows, joined to those of the table that they meet; all windows if these are too many."""
+    """Find the sessions of new rows, merged with those that they meet in the table; all windows if too many."""
     gap = micros(product.window.size)
 
     def shorten(rows: pa.Table) -> pa.Table:
@@ -131,7 +131,7 @@ def touched_sessions(
 
 
 def sessions_from(rows: pa.Table) -> Sessions:
-    """Sessions from a table of them, which do not overlap."""
+    """Return sessions from a table of sessions that do not overlap."""
     texts = key_texts(rows).dictionary_encode()
     keys, starts, ends = texts.indices.to_numpy().astype(np.int64), rows[START].to_numpy(), rows[END].to_numpy()
     order = np.lexsort((starts, keys))
@@ -139,19 +139,19 @@ def sessions_from(rows: pa.Table) -> Sessions:
 
 
 def overlapping(rows: pa.Table, wanted: Sessions) -> pa.Table:
-    """The sessions, of those in `rows`, that overlap with wanted ones of the same keys."""
+    """Return the sessions in `rows` that overlap with wanted sessions of the same keys."""
     known = rows.filter(pc.is_in(key_texts(rows), value_set=wanted.texts))
     keys = pc.index_in(key_texts(known), value_set=wanted.texts).to_numpy().astype(np.int64)
     starts, ends = known[START].to_numpy(), known[END].to_numpy()
     values = np.unique(np.concatenate([wanted.starts, ends]))
-    # The last wanted one that starts before the end: if it ends before the start, so do those before it.
+    # The last wanted session that starts before the end: if it ends before the start, so do all earlier ones.
     begins = wanted.keys * len(values) + np.searchsorted(values, wanted.starts)
     at = np.searchsorted(begins, keys * len(values) + np.searchsorted(values, ends), side="left") - 1
     return known.filter(pa.array((at >= 0) & (wanted.keys[at] == keys) & (wanted.ends[at] > starts)))
 
 
 def _met(spark: SparkSession, table: Table, name: str, product: Product, wanted: Sessions) -> list[pa.Table]:
-    """The sessions of a product's table that overlap with wanted ones."""
+    """Return the sessions of a product's table that overlap with wanted sessions."""
     keys = {renamed: key.name for key, renamed in zip(product.keys, key_names(product), strict=True)}
     columns = {START: WINDOW_START, END: WINDOW_END} | keys
     spans = merged(list(zip(wanted.starts.tolist(), wanted.ends.tolist(), strict=True)))
@@ -165,8 +165,8 @@ def _met(spark: SparkSession, table: Table, name: str, product: Product, wanted:
 
 
 def _overlap(spans: Sequence[Span]) -> BooleanExpression:
-    """Whether a row of a product's table overlaps with one of the spans."""
-    compare: Any = expressions  # its types ask for other arguments than it takes
+    """Return a filter for rows of a product's table that overlap with one of the spans."""
+    compare: Any = expressions  # its type hints do not match the arguments that it takes
     each = [
         expressions.And(compare.LessThan(WINDOW_START, end), compare.GreaterThan(WINDOW_END, start))
         for start, end in spans

@@ -16,11 +16,11 @@ from lakeproof.tables.names import PRODUCT, gold_query, silver_tables
 from lakeproof.tables.schemas import GOLD_PROPERTIES, gold_schema
 
 _COMMENT = "comment"
-_read_under = lru_cache(maxsize=64)(read_under)  # each look of each query asks for the same one
+_read_under = lru_cache(maxsize=64)(read_under)  # each poll of each query asks for the same product
 
 
 def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
-    """Create the table of a product if it is missing; widen its columns if those of the stream were widened."""
+    """Create the table of a product if it is missing; widen its columns if the stream's columns were widened."""
     schema = gold_schema(product)
     properties = GOLD_PROPERTIES | {PRODUCT: product.digest, _COMMENT: product.description}
     if make_table(spark, name, schema, WINDOW_START, properties):
@@ -34,9 +34,9 @@ def ensure_gold_table(spark: SparkSession, product: Product, name: str) -> None:
 
 
 def read_as_silver_has_it(product: Product, contracts: ContractLog) -> Product:
-    """Read a product under the current contract, which every row that silver has decided by now fits.
+    """Read a product under the current contract, which fits every row that silver has decided by now.
 
-    One may have been applied since the consumer was started.
+    A contract may have been applied since the consumer was started.
     """
     digest = contracts.current(product.stream)
     if digest is None:
@@ -45,12 +45,12 @@ def read_as_silver_has_it(product: Product, contracts: ContractLog) -> Product:
 
 
 def rebuild_gold_hint(name: str) -> str:
-    """What to do where the rows of a product cannot be corrected."""
+    """Return the hint for rows of a product that cannot be corrected."""
     return f"Run `consumer rebuild gold {name}`, to fill it again from silver."
 
 
 def filled_for(table: OpenTable) -> str | None:
-    """Digest of the product that a table was filled for. Its marker says so, too, if somebody removed the property."""
+    """Return the digest of the product that a table was filled for; from the marker if the property was removed."""
     if found := table.property(PRODUCT):
         return found
     newest = table.newest()

@@ -21,18 +21,18 @@ from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
 
 _ROWS_PER_TASK = 2_000_000
-"""Rows that a task holds at once to aggregate them."""
+"""Rows that a task keeps in memory to aggregate them."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a task has to know beside its rows."""
+    """Parameters of a task, in addition to its rows."""
 
     product: Product
     event_time: str  # path of the event time
     windows: Windows | Sessions | None  # the windows to compute; None for all
-    updated_at: datetime  # when that is
-    target: Target  # where their rows go
+    updated_at: datetime  # the time of computation
+    target: Target  # where to write the rows
     s3: S3Settings
 
 
@@ -72,7 +72,7 @@ def _of_windows(rows: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _dealt(rows: pa.Table, product: Product, tasks: int) -> Iterator[tuple[int, pa.Table]]:
-    """Rows by the number of the task that their window belongs to."""
+    """Yield rows by the number of the task that computes their window."""
     if tasks == 1:
         yield 0, rows
         return

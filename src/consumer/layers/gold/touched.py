@@ -1,4 +1,4 @@
-"""Which windows new rows touch, and which rows of a product's table are theirs."""
+"""The windows that new rows touch, and the rows of these windows in a product's table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,15 +31,15 @@ _DAY = 86_400_000_000
 _EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
 _MAX_WINDOWS = 1_000_000
-"""Windows that are sent to every task, at most; where more are touched, all windows between them are."""
+"""Most windows that are sent to every task; if more are touched, all windows between them count as touched."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Some windows of a product, with a key each."""
+    """Windows of a product, by start and keys."""
 
-    starts: Sequence[Span]  # their starts lie within these times, which do not overlap and ascend
-    texts: Any = None  # the text of the start and the keys of each; None for all windows that start within these times
+    starts: Sequence[Span]  # spans of their starts, ascending and without overlaps
+    texts: Any = None  # text of the start and keys of each window; None for all windows that start in these spans
 
     @property
     def empty(self) -> bool:
@@ -47,7 +47,7 @@ class Windows:
         return not self.starts
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The rows that are in one of the windows, from rows with its start and its keys."""
+        """Return the rows, given with start and keys of a window, that are in one of the windows."""
         begins: Any = rows[START]
         inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
         found = rows.filter(reduce(pc.or_, inside))
@@ -56,12 +56,12 @@ class Windows:
         return found.filter(pc.is_in(window_texts(found), value_set=self.texts))
 
     def spans(self, product: Product) -> list[Span]:
-        """What they cover: times that do not overlap, ascending."""
+        """Return the spans of time that they cover, ascending and without overlaps."""
         size = micros(product.window.size)
         return merged([(first, last - 1 + size) for first, last in self.starts])
 
     def start_spans(self, product: Product) -> list[Span]:  # noqa: ARG002 - that of sessions depends on it
-        """Where their starts are: times that do not overlap, ascending."""
+        """Return the spans of their starts, ascending and without overlaps."""
         return list(self.starts)
 
 
@@ -69,20 +69,20 @@ ALL_WINDOWS = Windows([(_EARLIEST, 1 << 62)])
 
 
 def closed_between(product: Product, before: int | None, horizon: int) -> Windows:
-    """The windows whose end one horizon had not passed, None for the first time, and another one has."""
+    """Return the windows whose end the horizon has passed since it was at `before`; all passed ones if that is None."""
     size = micros(product.window.size)
     return Windows([(_EARLIEST if before is None else before - size + 1, horizon - size + 1)])
 
 
 def window_texts(rows: pa.Table) -> Any:
-    """Text of the start and the keys of each row of :func:`~gold.columns.in_windows`."""
+    """Return the text of the start and the keys of each row of :func:`~gold.columns.in_windows`."""
     keys = [name for name in rows.column_names if name.startswith("_key")]
     columns = [rows[name].combine_chunks() for name in (START, *keys)]
     return texts_of(columns).cast(pa.binary())
 
 
 def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: str) -> list[pa.Table] | None:
-    """What :func:`~gold.columns.in_windows` makes of the rows of each data file; None if these are too many."""
+    """Return :func:`~gold.columns.in_windows` of the rows of each data file; None if there are too many rows."""
     fits, rest = whole_files(silver)
     if not fits.files or rest.files:
         return None
@@ -93,7 +93,7 @@ def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: 
 def places_of(
     spark: SparkSession, new: Scan, product: Product, event_time: str, shorten: Callable[[pa.Table], pa.Table]
 ) -> list[pa.Table]:
-    """Starts and keys of new rows, in a few tables."""
+    """Return the starts and keys of new rows, in a few tables."""
     known = remembered(spark, new, product, event_time)
     if known is not None:
         return [shorten(rows.select([START, *key_names(product)])) for rows in known]
@@ -124,14 +124,14 @@ def _distinct(rows: pa.Table) -> pa.Table:
 
 
 def as_micros(rows: pa.Table, *names: str) -> pa.Table:
-    """Rows with some of their first columns, which are times, as :func:`~gold.columns.in_windows` has them."""
+    """Convert the first columns of rows, which are times, to microseconds like :func:`~gold.columns.in_windows`."""
     for index, name in enumerate(names):
         rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
     return rows
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
-    """The same times in ascending order, without overlaps, in a few spans."""
+    """Return a few spans that cover the given spans, ascending and without overlaps."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -142,8 +142,8 @@ def merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def within(column: str, spans: Sequence[Span]) -> BooleanExpression:
-    """Whether a time is in one of the spans."""
-    compare: Any = expressions  # its types ask for other arguments than it takes
+    """Return a filter for times in one of the spans."""
+    compare: Any = expressions  # its type hints do not match the arguments that it takes
     each = [
         expressions.And(compare.GreaterThanOrEqual(column, start), compare.LessThan(column, end))
         for start, end in spans
@@ -154,7 +154,7 @@ def within(column: str, spans: Sequence[Span]) -> BooleanExpression:
 def silver_rows(
     catalog: Catalog, product: Product, event_time: str, start: int, end: int, spans: Sequence[Span] | None = None
 ) -> Scan:
-    """What a product needs of silver's rows from some micro-batches; `spans` leave out data files of other times."""
+    """Plan a scan of a product's columns in micro-batches of silver; `spans` exclude data files of other times."""
     name = silver_tables(product.stream).kept
     table = catalog.load_table(name)
     renamed = renamed_columns(table.properties)
@@ -164,7 +164,7 @@ def silver_rows(
 
 
 def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> pa.Table:
-    """The rows of some windows in a product's table, with the types that Spark has for them."""
+    """Return the rows of windows in a product's table, with the types that Spark uses."""
     name = gold_table(product.name)
     with catalog_errors():
         table = open_catalog(settings).load_table(name)
@@ -181,7 +181,7 @@ def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: 
 
 
 def _identity(product: Product) -> dict[str, str]:
-    """Columns of a product's table that identify a window, by the names that they have while it is computed."""
+    """Return the columns of a product's table that identify a window, by their names during computation."""
     return {START: WINDOW_START, **{name: key.name for key, name in zip(product.keys, key_names(product), strict=True)}}
 
 
@@ -193,7 +193,7 @@ def old_rows(
     product: Product,
     windows: "Windows | Sessions",
 ) -> OldRows:
-    """The rows of a snapshot of a product's table that are of some windows."""
+    """Return the rows of windows in a snapshot of a product's table."""
     spans = windows.start_spans(product)
     table = catalog.load_table(name)
     scan = plan(table, name, _identity(product), within=within(WINDOW_START, spans), snapshot_id=snapshot_id)

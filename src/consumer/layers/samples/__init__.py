@@ -1,1 +1,1 @@
-"""From silver to samples and anomalies of readings: what windows keep of them, and what detectors notice."""
+"""From silver to samples of readings per window, and to anomalies that detectors find."""

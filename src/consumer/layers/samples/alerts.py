@@ -1,8 +1,8 @@
-"""Which messages of a topic are alerts: readings that meet their contract, with a value out of its range.
+"""Find alerts in the messages of a topic: readings that meet their contract, with a value out of range.
 
-The consumer's own judgement says which these are. A message that is plain, like nearly all, needs no judge: it is a
-record whose every token has the usual form, so columns of Spark can say for certain that it is good. That is fast, and
-all that Spark's real-time mode can run. All other messages are judged.
+The consumer's own judge decides which these are. A plain message, like nearly all, needs no judge: it is a record in
+which every token has the usual form, so Spark columns can determine for certain that it is good. Columns are fast, and
+the only thing that Spark's real-time mode can run. All other messages are judged.
 """
 
 import json
@@ -44,7 +44,7 @@ _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
 def why_never_plain(contract: Contract) -> str:
-    """Why no message of a stream is plain; empty if there can be some."""
+    """Return the reason why no message of a stream is plain; empty if messages can be plain."""
     if contract.rules:
         return "the contract has rules"
     for field in contract.live:
@@ -58,7 +58,7 @@ def why_never_plain(contract: Contract) -> str:
 
 
 def plain_alerts(messages: DataFrame, samples: Samples, contract: Contract, limits: Limits) -> DataFrame:
-    """The alerts of plain messages, as messages for a topic: ``key`` and ``value``."""
+    """Return the alerts of plain messages, as messages for a topic: ``key`` and ``value``."""
     value = _double(samples.value)
     beyond = F.lit(False)
     if samples.minimum is not None:
@@ -84,7 +84,7 @@ def plain_alerts(messages: DataFrame, samples: Samples, contract: Contract, limi
 def other_alerts(
     messages: DataFrame, samples: Samples, contract: Contract, limits: Limits, choice: JudgeName = "auto"
 ) -> DataFrame:
-    """The alerts of all other messages; see :func:`plain_alerts`."""
+    """Return the alerts of all other messages; see :func:`plain_alerts`."""
     judge = Judge(contract, limits, choice)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,7 +102,7 @@ def other_alerts(
 def judged_alerts(
     judge: Judge, samples: Samples, value: bytes, topic: str, partition: int, offset: int
 ) -> Iterator[tuple[str, str]]:
-    """The alerts of a message, as the consumer judges it: the key and the value of each."""
+    """Yield the key and the value of each alert of a message, as the consumer judges it."""
     if len(value) > judge.limits.unpacked_bytes:
         return
     is_anomaly = Sampler(samples.minimum, samples.maximum).is_anomaly
@@ -131,7 +131,7 @@ def judged_alerts(
 
 
 def is_plain(contract: Contract, limits: Limits) -> Column:
-    """Whether a message is a plain record that meets the contract; false of any that might not."""
+    """Return whether a message is a plain record that meets the contract; false if it might not."""
     if why_never_plain(contract):
         return F.lit(False)
     pair = "|".join(_pair(field) for field in contract.live)
@@ -139,7 +139,7 @@ def is_plain(contract: Contract, limits: Limits) -> Column:
     text = _message()
     most = min(_MOST_BYTES, limits.record_bytes, limits.unpacked_bytes)
     conditions = [F.octet_length("value") <= most, F.is_valid_utf8(text), text.rlike(record)]
-    conditions += [text.rlike(f'"{re.escape(field.name)}" *:') for field in contract.live]  # all of them: each once
+    conditions += [text.rlike(f'"{re.escape(field.name)}" *:') for field in contract.live]  # all of them, so each once
     conditions += [condition for field in contract.live for condition in _meets(field)]
     return F.coalesce(reduce(Column.__and__, conditions), F.lit(False))
 
@@ -170,7 +170,7 @@ def _timestamp(field: Field) -> Column:
 
 
 def _meets(field: Field) -> Iterator[Column]:
-    """Conditions for a value that has the usual form to meet its type and constraints."""
+    """Yield the conditions under which a value in the usual form meets its type and constraints."""
     limits = field.constraints
     match field.type:
         case PrimitiveType.STRING | PrimitiveType.SCALAR:

@@ -1,4 +1,4 @@
-"""Samples of windows as columns of Spark: no row travels to Python before it is known to be a sample."""
+"""Samples of windows as Spark columns: no row is sent to Python before it is known to be a sample."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ _COUNT = "_count"
 
 
 def readings(rows: DataFrame, samples: Samples) -> DataFrame:
-    """Rows of silver as readings: :data:`AT`, :data:`DEVICE` and :data:`VALUE`."""
+    """Return rows of silver as readings: :data:`AT`, :data:`DEVICE` and :data:`VALUE`."""
     return rows.select(
         F.unix_micros(_field(samples.event_time.name)).alias(AT),
         _field(samples.device.name).alias(DEVICE),
@@ -30,7 +30,7 @@ def readings(rows: DataFrame, samples: Samples) -> DataFrame:
 
 
 def sampled(rows: DataFrame, samples: Samples, closed: Column, updated_at: datetime) -> DataFrame:
-    """The samples of windows."""
+    """Return the samples of windows."""
     size, starts = micros(samples.window.size), window_starts(F.col(AT), samples.window)
     in_windows = rows.select(starts.alias(START), AT, DEVICE, VALUE, is_anomaly(samples).alias(_ANOMALY)).where(closed)
     group = [START, _ANOMALY, *([DEVICE] if samples.by is Grouping.DEVICE else [])]
@@ -65,7 +65,7 @@ def sampled(rows: DataFrame, samples: Samples, closed: Column, updated_at: datet
 
 
 def is_anomaly(samples: Samples) -> Column:
-    """Whether the value of a reading is outside of the contract's range."""
+    """Return whether the value of a reading is outside the contract's range."""
     found = F.lit(False)
     if samples.minimum is not None:
         found |= F.col(VALUE) < F.lit(samples.minimum)

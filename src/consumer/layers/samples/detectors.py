@@ -1,7 +1,7 @@
-"""What is an anomaly of a device. A detector is fed the readings of one device, in their order, and keeps afew.
+"""Detectors of anomalies. A detector is fed the readings of one device, in order, and keeps a few.
 
 A detector is exact for the times from `since` on if it was fed all readings that are at most
-:attr:`lakeproof.gold.samples.Detectors.look_back` older: so nothing has to be kept from one micro-batch to the next.
+:attr:`lakeproof.gold.samples.Detectors.look_back` older. So no state is kept from one micro-batch to the next.
 """
 
 from abc import ABC, abstractmethod
@@ -18,36 +18,36 @@ _SECOND = timedelta(seconds=1) // _MICROSECOND
 
 
 class Anomaly(NamedTuple):
-    """What a detector noticed."""
+    """An anomaly found by a detector."""
 
-    detector: Detector  # which one
+    detector: Detector
     reading: Reading  # the reading that it is about
     detected_at: int  # the event time at which it is an anomaly, in microseconds since 1970
-    minimum: float | None = None  # the range that was expected of the value; None for no end
+    minimum: float | None = None  # the expected range of the value; None if unbounded
     maximum: float | None = None
 
 
 class Detects(ABC):
-    """Notices anomalies of one device."""
+    """Detects anomalies of one device."""
 
     @abstractmethod
     def feed(self, reading: Reading) -> Anomaly | None:
-        """Take the next reading."""
+        """Process the next reading."""
 
     def end(self, until: int) -> Anomaly | None:  # noqa: ARG002 - mostly, nothing is pending
-        """Say that there is no other reading before a time, in microseconds since 1970."""
+        """Process the end of the readings: no other one comes before a time, in microseconds since 1970."""
         return None
 
 
 class OutOfRange(Detects):
-    """A value is outside of a range."""
+    """A value is outside a range."""
 
     def __init__(self, minimum: float | None, maximum: float | None) -> None:
         self._minimum, self._maximum = minimum, maximum
         self._is_anomaly = Sampler(minimum, maximum).is_anomaly
 
     def feed(self, reading: Reading) -> Anomaly | None:
-        """Look at the value."""
+        """Check the value."""
         if not self._is_anomaly(reading.value):
             return None
         return Anomaly(Detector.OUT_OF_RANGE, reading, reading.at, self._minimum, self._maximum)
@@ -63,7 +63,7 @@ class FastChange(Detects):
         self._before: Reading | None = None
 
     def feed(self, reading: Reading) -> Anomaly | None:
-        """Compare it with the one before, unless both have the same time."""
+        """Compare the reading with the previous one, unless both have the same time."""
         if self._in_range.is_anomaly(reading.value):
             return None
         before, self._before = self._before, reading
@@ -77,7 +77,7 @@ class FastChange(Detects):
 
 
 class Stuck(Detects):
-    """A value does not change: the last readings are too many of the same value. Noticed once, until it changes."""
+    """A value does not change: too many readings in a row are equal. Reported once, until it changes."""
 
     def __init__(self, stuck: StuckValue) -> None:
         self._readings = stuck.readings
@@ -89,7 +89,7 @@ class Stuck(Detects):
         self._at = 0
 
     def feed(self, reading: Reading) -> Anomaly | None:
-        """Count it, if its value is that of the ones before."""
+        """Count the reading if it has the same value as the previous ones."""
         if reading.value != self._value:
             self._changed = None if self._value is None else self._at
             self._value = reading.value
@@ -110,12 +110,12 @@ class Silent(Detects):
         self._before: Reading | None = None
 
     def feed(self, reading: Reading) -> Anomaly | None:
-        """Look whether the timer ended before this reading."""
+        """Check whether the timer ended before this reading."""
         before, self._before = self._before, reading
         return self._ended(before, reading.at)
 
     def end(self, until: int) -> Anomaly | None:
-        """Look whether the timer ended before a time."""
+        """Check whether the timer ended before a time."""
         return self._ended(self._before, until)
 
     def _ended(self, before: Reading | None, until: int) -> Anomaly | None:
@@ -125,7 +125,7 @@ class Silent(Detects):
 
 
 def detectors(samples: Samples) -> list[Detects]:
-    """New detectors for a device, as a product declares them. The contract's range always applies."""
+    """Return new detectors for a device, as a product declares them. The contract's range always applies."""
     declared = samples.detectors
     found: list[Detects] = [OutOfRange(samples.minimum, samples.maximum)]
     if declared.rate_of_change:
@@ -138,7 +138,7 @@ def detectors(samples: Samples) -> list[Detects]:
 
 
 def anomalies(readings: Iterator[Reading], samples: Samples, since: int | None, until: int) -> Iterator[Anomaly]:
-    """The anomalies from a time on and before another."""
+    """Yield the anomalies from time `since` to before `until`."""
     device: str | None = None
     of_device: list[Detects] = []
     for reading in readings:

@@ -1,6 +1,6 @@
 """A reading, and the rule by which readings are sampled, in plain Python.
 
-The consumer samples with columns of Spark (:mod:`consumer.layers.samples.columns`). Tests hold them to this rule.
+The consumer samples with Spark columns (:mod:`consumer.layers.samples.columns`). Tests check them against this rule.
 """
 
 from collections.abc import Iterable
@@ -10,27 +10,27 @@ from lakeproof.gold.samples import Role
 
 
 class Reading(NamedTuple):
-    """What a device measured; readings are ordered by event time, device and value."""
+    """A measurement of a device; readings are ordered by event time, device and value."""
 
     at: int  # event time, in microseconds since 1970
-    device: str  # which device
-    value: float  # what it measured
+    device: str
+    value: float
 
 
 class Sampler:
-    """Says which readings of a window are samples: the first, middle and last normal one, and every anomaly."""
+    """Selects the samples of a window: the first, middle and last normal reading, and every anomaly."""
 
     def __init__(self, minimum: float | None, maximum: float | None) -> None:
         self._minimum = minimum
         self._maximum = maximum
 
     def is_anomaly(self, value: float) -> bool:
-        """Whether a value is outside of the range."""
+        """Return whether a value is outside the range."""
         below = self._minimum is not None and value < self._minimum
         return below or (self._maximum is not None and value > self._maximum)
 
     def sample(self, readings: Iterable[Reading]) -> dict[Reading, tuple[Role, ...]]:
-        """The samples of the readings of a window, in any order, each with its roles in theirs."""
+        """Return the samples of a window's readings, in any order, each with its roles in the order of roles."""
         ordered = sorted(readings)
         normal = [reading for reading in ordered if not self.is_anomaly(reading.value)]
         found: dict[Reading, tuple[Role, ...]] = {}

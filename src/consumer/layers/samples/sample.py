@@ -1,12 +1,11 @@
-"""A micro-batch of samples: what silver's horizon has passed since the newest one.
+"""A micro-batch of samples: the windows and readings that silver's horizon has passed since the last micro-batch.
 
-Silver keeps no other record from before its horizon, so what is before it can be read as a whole: the windows that the
-horizon has passed, and the readings that it has passed since then. Nothing is kept from one micro-batch to the next but
-the marker. A reading is stored once, in silver.
+Silver keeps no more records from before its horizon, so windows and readings before the horizon are complete. Only the
+marker is kept from one micro-batch to the next. A reading is stored once, in silver.
 
-A micro-batch appends to the table of anomalies, then to that of samples, each fenced by the same marker. The table of
-samples says how far the product is. If a crash comes between the two, the same micro-batch is taken again, up to the
-same horizon, and the table that has it is left out.
+A micro-batch appends to the table of anomalies, then to the table of samples, each fenced by the same marker. The table
+of samples has the progress of the product. After a crash between the two, the same micro-batch is taken again, up to
+the same horizon, and the table that already has it is skipped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,18 +54,18 @@ _ROWS_OF_A_BATCH = 10_000
 
 @dataclass(frozen=True)
 class _Work:
-    """What a micro-batch takes: readings from one horizon to before another, in microseconds since 1970."""
+    """The work of a micro-batch: readings from one horizon to before another, in microseconds since 1970."""
 
     anomalies: OpenTable
     samples: OpenTable
     end: int  # the first micro-batch of silver that is not read
-    since: int | None  # None where nothing was taken before
+    since: int | None  # None for the first micro-batch
     until: int
     marker: Marker
 
 
 class SamplesLayer(Layer[_Work]):
-    """Fills the two tables of a product of samples with what silver has."""
+    """Fills the two tables of a product of samples from silver."""
 
     event = "samples micro-batch"
 
@@ -80,18 +79,18 @@ class SamplesLayer(Layer[_Work]):
         self.lease_name = gold_lease(samples.name)
         self.follows = silver_query(samples.stream)
         self.remedy = rebuild_gold_hint(samples.name)
-        # Silver goes on all the time, and a micro-batch takes all that is there: a second one at once could wait.
+        # Silver grows all the time, and a micro-batch takes all its rows: the next one can wait.
         self.every = samples.every.total_seconds()
         self.tables = astuple(names)
         self.source = silver_tables(samples.stream).kept
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[SamplesLayer]":
-        """One for each product of samples."""
+        """Return a layer for each product of samples."""
         return [cls(asked.settings, each, samples_tables(each.name, each.anomalies)) for each in asked.samples]
 
     def beside(self, suffix: str) -> "SamplesLayer":
-        """The same over tables whose names have a suffix."""
+        """Return the same layer over tables whose names have a suffix."""
         names = samples_tables(self._samples.name, self._samples.anomalies, suffix)
         return SamplesLayer(self._settings, self._samples, names)
 
@@ -100,7 +99,7 @@ class SamplesLayer(Layer[_Work]):
         ensure_samples_tables(catalog, self._samples, self._names)
 
     def next(self, spark: SparkSession) -> _Work | None:
-        """Find what silver's horizon has passed: the rest of what was begun, up to the same horizon, or what is new."""
+        """Find the next micro-batch: an interrupted one, up to the same horizon, or one up to silver's horizon."""
         silver = upstream_of(spark, self.stream, self._contracts)
         if silver is None:
             return None
@@ -129,7 +128,7 @@ class SamplesLayer(Layer[_Work]):
         return _Work(found, kept, silver.end, since, horizon, marker)
 
     def compute(self, spark: SparkSession, work: _Work) -> Commits:
-        """Write and commit anomalies, then samples; a table that has the micro-batch is left out."""
+        """Write and commit anomalies, then samples; skip a table that already has the micro-batch."""
         rows = dict.fromkeys(("samples", "anomalies"), 0)
         steps: list[tuple[str, OpenTable, Callable[[SparkSession, _Work, Target], Written]]] = [
             ("anomalies", work.anomalies, self._anomalies),
@@ -166,9 +165,9 @@ class SamplesLayer(Layer[_Work]):
         return write_rows(sampled(rows, self._samples, closed, datetime.now(UTC)), target, self._settings.s3)
 
     def _anomalies(self, spark: SparkSession, work: _Work, target: Target) -> Written:
-        """Write the anomalies from the horizon of the newest micro-batch on and before that of now."""
+        """Write the anomalies from the horizon of the newest micro-batch to before the current horizon."""
         samples, s3, now = self._samples, self._settings.s3, datetime.now(UTC)
-        since, until = work.since, work.until  # a task gets what its function names, so no table
+        since, until = work.since, work.until  # a task gets all that its function refers to, so no table
         look_back = micros(samples.detectors.look_back)
         rows = self._readings(spark, work, None if work.since is None else work.since - look_back)
         ordered = rows.repartition(DEVICE).sortWithinPartitions(DEVICE, AT, VALUE)
@@ -180,7 +179,7 @@ class SamplesLayer(Layer[_Work]):
         return gathered(write_in_tasks(ordered, write))
 
     def _readings(self, spark: SparkSession, work: _Work, since: int | None) -> DataFrame:
-        """What silver has kept from a time on and before the horizon; it may be ahead by now."""
+        """Return silver's rows from `since` to before the horizon; silver may be ahead by now."""
         event_time = F.col(f"`{self._samples.event_time.name}`")
         used = (self._samples.device.name, self._samples.value.name)
         renamed = open_table(spark, self.source, silver_query(self.stream)).renamed()
@@ -204,7 +203,7 @@ def _in_batches(found: Iterator[Anomaly], samples: Samples, now: datetime) -> It
 
 
 def _rows(found: Sequence[Anomaly], samples: Samples, now: datetime) -> pa.RecordBatch:
-    """Rows of the table of anomalies."""
+    """Return rows of the table of anomalies."""
     at = pa.timestamp("us", tz="UTC")
     columns: dict[str, pa.Array[Any]] = {
         samples.device.name: pa.array([each.reading.device for each in found]),

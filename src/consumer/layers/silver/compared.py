@@ -1,4 +1,4 @@
-"""What verdicts depend on: key, place, time and hash of each row of bronze, and of silver's rows with their keys."""
+"""The inputs of verdicts: key, place, time and hash of each row of bronze, and of silver's rows with the same keys."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ _PROVENANCE = (SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRAC
 
 
 def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
-    """The rows of bronze in some micro-batches, with the columns that silver has."""
+    """Plan a scan of the rows of bronze in a range of micro-batches, with the columns that silver has."""
     name = stream_tables(contract.stream).bronze
     table = catalog.load_table(name)
     rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
@@ -45,7 +45,7 @@ def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
 
 
 def kept_scan(catalog: Catalog, contract: Contract, name: str, oldest: Micros | None) -> Scan:
-    """What verdicts depend on of the rows of a silver table whose event time is not before `oldest`."""
+    """Plan a scan of the inputs of verdicts, for rows of a silver table whose event time is not before `oldest`."""
     table = catalog.load_table(name)
     return plan(table, name, _compared_columns(table, contract), within=_since(contract, oldest))
 
@@ -59,7 +59,7 @@ def kept_before(
     end: int,
     oldest: Micros | None,
 ) -> pa.Table:
-    """Collect the same of a silver table's rows from some micro-batches, whose event time is not before `oldest`."""
+    """Collect the inputs of verdicts from a silver table's rows of some micro-batches, not before `oldest`."""
     table = catalog.load_table(name)
     numbers, columns = of_micro_batches(start, end), _compared_columns(table, contract)
     scan = plan(table, name, columns, numbers, within=_since(contract, oldest))
@@ -67,12 +67,12 @@ def kept_before(
 
 
 def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
-    """Collect what verdicts on rows of bronze depend on, from the parts of a scan."""
+    """Collect the inputs of verdicts on rows of bronze, from the parts of a scan."""
     return spread_parts(spark, bronze, parts, _each(lambda rows: compared_of(rows, contract)))
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
-    """Collect the same of silver's rows that have one of some keys; see :func:`as_kept`."""
+    """Collect the inputs of verdicts from silver's rows with one of the wanted keys; see :func:`as_kept`."""
     distinct = wanted.unique()
     fits, rest = whole_files(kept)
 
@@ -88,16 +88,16 @@ def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, 
 
 
 def as_kept(rows: RowsT, oldest: Micros | None) -> RowsT:
-    """Those of silver's rows whose event time is not before `oldest`; the number of their micro-batch is -1."""
+    """Return silver's rows whose event time is not before `oldest`, with -1 as the number of their micro-batch."""
     found = _live(rows, oldest)
     number = pa.repeat(pa.scalar(IN_SILVER, pa.int64()), found.num_rows)
     return found.set_column(COMPARED.get_field_index(MICRO_BATCH_ID), COMPARED.field(MICRO_BATCH_ID), number)
 
 
 def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
-    """What verdicts on rows depend on, from rows of bronze or silver.
+    """Return the inputs of verdicts for rows of bronze or silver.
 
-    Rows of silver have their hash already, and count as no time: the watermark has seen them.
+    Rows of silver already have their hash, and do not count for the watermark, which has seen them.
     """
     event_time = _micros(field_at(rows, contract.event_time))
     is_kept = CONTENT_HASH in rows.schema.names
@@ -120,19 +120,19 @@ def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch],
 
 
 def _each(take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Scan], pa.Table]:
-    """Take something of each batch of a part."""
+    """Return a function that applies `take` to each batch of a part."""
     return lambda part: pa.Table.from_batches(map(take, read(part)), COMPARED)
 
 
 def _live(rows: RowsT, oldest: Micros | None) -> RowsT:
-    """Rows whose event time is not before the horizon, or null."""
+    """Return rows whose event time is null or not before the horizon."""
     if oldest is None:
         return rows
     return rows.filter(pc.fill_null(pc.greater_equal(rows.column(EVENT_TIME), oldest), True))
 
 
 def counts_as(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """The time that rows of bronze count as for the watermark; null for those without event time."""
+    """Return the time that each row of bronze counts as for the watermark; null without event time."""
     event_time = _micros(field_at(rows, contract.event_time))
     earlier = pc.min_element_wise(event_time, _micros(rows.column(INGESTED_AT)))
     return pc.if_else(event_time.is_valid(), earlier, pa.scalar(None, pa.int64()))
@@ -149,7 +149,7 @@ def _compared_columns(table: Table, contract: Contract) -> dict[str, str]:
 
 
 def _current(table: Table, names: list[str]) -> dict[str, str]:
-    """Names of a table's columns by those that a contract has for them: some were renamed under a newer one."""
+    """Map the field names of a contract to the columns of a table: a newer contract may have renamed some."""
     renamed = renamed_columns(table.properties)
     return {name: renamed.get(name, name) for name in names}
 
@@ -159,5 +159,5 @@ def _since(contract: Contract, oldest: Micros | None) -> BooleanExpression | Non
 
     if oldest is None:
         return None
-    compare: Any = expressions  # its types ask for other arguments than it takes
+    compare: Any = expressions  # its type hints do not match the arguments that it takes
     return expressions.Or(compare.GreaterThanOrEqual(contract.event_time, oldest), compare.IsNull(contract.event_time))

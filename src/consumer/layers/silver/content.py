@@ -1,4 +1,4 @@
-"""What makes rows the same: the text of their primary key, and the hash of their content."""
+"""The identity of rows: the text of the primary key, and the hash of the content."""
 
 from hashlib import blake2b
 from typing import Any
@@ -16,17 +16,17 @@ _DIGEST_SIZE = 16
 
 
 def keys(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """Text of the primary key of each row."""
+    """Return the text of the primary key of each row."""
     by_name = {field.name: field for field in contract}
     texts = texts_of_fields({name: (rows.column(name), by_name[name].type) for name in contract.primary_key})
     return texts.cast(pa.binary())
 
 
 def content_hashes(rows: pa.RecordBatch, contract: Contract) -> Any:
-    """BLAKE2b (128 bits) of the contract's fields of each row, but for derived ones.
+    """Return the BLAKE2b hash (128 bits) of each row's fields, except derived ones.
 
-    A contract can rename fields and list them in another order. That changes no content, and neither does what is
-    derived: a copy of a record is ingested at another time.
+    A contract can rename and reorder fields without a change of content. Derived fields are no content, since a copy of
+    a record is ingested at another time.
     """
     fields = sorted((field for field in contract if not field.derived), key=lambda field: field.first_name)
     columns = {field.first_name: (_as_hashed(rows.column(field.name), field.type), field.type) for field in fields}
@@ -41,9 +41,9 @@ def content_hashes(rows: pa.RecordBatch, contract: Contract) -> Any:
 
 
 def _as_hashed(values: Any, kind: Type) -> Any:
-    """Null lists and maps of objects as empty ones: the hashes that silver has do not tell them apart.
+    """Replace null lists and maps of objects by empty ones: the hashes in silver do not distinguish them.
 
-    PyIceberg read them so when these hashes were computed, see :mod:`consumer.iceberg.nulls`.
+    PyIceberg read nulls as empty when these hashes were computed, see :mod:`consumer.iceberg.nulls`.
     """
     if not _has_objects(kind):
         return values
@@ -67,7 +67,7 @@ def _as_hashed(values: Any, kind: Type) -> Any:
 
 
 def _has_objects(kind: Type) -> bool:
-    """Whether a type has lists or maps of objects."""
+    """Return whether a type contains lists or maps of objects."""
     match kind:
         case ObjectType(fields):
             return any(_has_objects(field.type) for field in fields)

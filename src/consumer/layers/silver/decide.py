@@ -1,7 +1,7 @@
-"""A silver micro-batch decides a range of bronze's, then appends to conflicts, late, ledger and silver, in this order.
+"""A silver micro-batch decides micro-batches of bronze, then appends to conflicts, late, ledger and silver, in order.
 
-Silver comes last. Until it is committed, it is as it was before the micro-batch, so one that was begun is decided again
-in the same way, and what was appended of it is left out. Once silver is committed, all is.
+Silver is committed last, and is unchanged until then. So an interrupted micro-batch is decided again in the same way,
+and tables that already have it are skipped. Once silver is committed, the micro-batch is complete.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ from lakeproof.tables.names import (
 )
 from lakeproof.tables.schemas import CONTENT_HASH_KIND, ensure_silver_tables
 
-_HASHED = (Verdict.KEPT, Verdict.CONFLICT, Verdict.LATE)  # their rows are in a table
+_HASHED = (Verdict.KEPT, Verdict.CONFLICT, Verdict.LATE)  # verdicts whose rows are in a table
 
 _MICROSECOND = timedelta(microseconds=1)
 _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
@@ -64,7 +64,7 @@ _LEDGER_COLUMNS: list[tuple[str, pa.DataType]] = [
 
 @dataclass(frozen=True)
 class _Work:
-    """What a micro-batch decides, and the tables that say so."""
+    """The work of a micro-batch: the range to decide, and the tables to fill."""
 
     catalog: Catalog
     kept: OpenTable
@@ -77,11 +77,11 @@ class _Work:
 
 _Targets = Mapping[Verdict, Target | None]
 _Outcome = tuple[dict[int, Micros], DecidedRows]
-"""The greatest event time of each micro-batch, and what was written."""
+"""The greatest event time of each micro-batch, and the rows written."""
 
 
 class SilverLayer(Layer[_Work]):
-    """Decides what bronze has and silver does not."""
+    """Decides the rows of bronze that silver has not decided yet."""
 
     event = "silver micro-batch"
     resumes = True
@@ -102,11 +102,11 @@ class SilverLayer(Layer[_Work]):
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[SilverLayer]":
-        """One for each stream with silver."""
+        """Return a layer for each stream with silver."""
         return [cls(asked.settings, asked.contracts[stream], silver_tables(stream)) for stream in asked.silver]
 
     def beside(self, suffix: str) -> "SilverLayer":
-        """The same over tables whose names have a suffix."""
+        """Return the same layer over tables whose names have a suffix."""
         return SilverLayer(self._settings, self._declared, silver_tables(self.stream, suffix))
 
     def prepare(self, catalog: Catalog) -> None:
@@ -146,7 +146,7 @@ class SilverLayer(Layer[_Work]):
         return open_table(spark, name, self.name)
 
     def _next(self, bronze: Bronze, done: Committed | None, begun: Committed | None) -> tuple[Range | None, Contract]:
-        """What to decide: the rest of what was begun, under its contract, or what comes next."""
+        """Return the range to decide and its contract: an interrupted range, or the next one."""
         start = int(done.marker.end) if done else 0
         newest = begun or done
         if newest and newest.marker.checkpoint_id != bronze.id:
@@ -204,7 +204,7 @@ class SilverLayer(Layer[_Work]):
         return {"stream": self.stream, "micro_batches": f"{taken.start} to {taken.end - 1}", **totals}
 
     def _in_driver(self, spark: SparkSession, work: _Work, bronze: Scan, targets: _Targets) -> _Outcome:
-        """Decide rows of bronze by what tasks send of them, and let tasks write them."""
+        """Decide rows of bronze in the driver, from inputs that tasks collect, and let tasks write the rows."""
         contract = work.contract
         parts = parts_of(spark, bronze)
         found = compared(spark, bronze, parts, contract)
@@ -233,7 +233,7 @@ class SilverLayer(Layer[_Work]):
         return Decided(work.contract, horizons, targets, self._settings.s3, work.taken.of_topic)
 
     def _kept(self, spark: SparkSession, work: _Work, keys: Any) -> pa.Table:
-        """What verdicts depend on of silver's rows with some keys."""
+        """Return the inputs of verdicts from silver's rows with the given keys."""
         contract, kept = work.contract, work.kept
         oldest = _horizon(work.watermark, contract)
         if _strategy(contract) is SilverStrategy.STATE:
@@ -245,7 +245,7 @@ class SilverLayer(Layer[_Work]):
         return with_keys(spark, scan, contract, keys, oldest)
 
     def _check_complete(self, outcomes: Mapping[Decision, int], expected: Counts) -> None:
-        """Make sure that bronze had every row that its ledger counted, and no other."""
+        """Check that bronze had every row that its ledger counted, and no other."""
         found: Counter[tuple[str, int]] = Counter()
         for (source, number, _), count in outcomes.items():
             found[source, number] += count
@@ -265,7 +265,7 @@ class SilverLayer(Layer[_Work]):
 def _horizons(
     taken: Range, newest: Mapping[int, Micros], watermark: Micros | None, contract: Contract
 ) -> dict[int, Micros | None]:
-    """The horizon of each micro-batch: from what came before it."""
+    """Return the horizon of each micro-batch, from the event times before it."""
     found: dict[int, Micros | None] = {}
     for number in sorted({number for _, number in taken.rows}):
         found[number] = _horizon(watermark, contract)
@@ -274,13 +274,13 @@ def _horizons(
 
 
 def _horizon(watermark: Micros | None, contract: Contract) -> Micros | None:
-    """The horizon of a micro-batch, from the greatest event time before it."""
+    """Return the horizon of a micro-batch, from the greatest event time before it."""
     length = _length(contract)
     return None if watermark is None or length is None else watermark - length
 
 
 def _length(contract: Contract) -> Micros | None:
-    """Length of the horizon; None if it is unbounded."""
+    """Return the length of the horizon; None if unbounded."""
     length = contract.silver.horizon if contract.silver else None
     return None if length is None else length // _MICROSECOND
 
@@ -294,7 +294,7 @@ def _newest(*times: Micros | None) -> Micros | None:
 
 
 def _check_unchanged(before: Contract, now: Contract) -> None:
-    """Refuse another key, event time or horizon: what is there was decided by the old ones."""
+    """Refuse a changed key, event time or horizon: existing rows were decided by the old ones."""
 
     def meaning(contract: Contract) -> tuple[object, ...]:
         return contract.primary_key, contract.event_time, contract.silver and contract.silver.horizon

@@ -1,10 +1,11 @@
 """The keys that silver has kept within the horizon, in RocksDB on the driver's disk: the strategy `state`.
 
-A look-up takes the same time whatever silver holds, while `merge` reads the keys of silver within the horizon. Silver
-itself is the log of its changes: an index that is lost, damaged or of another point in time is filled again from there.
+The time of a lookup does not depend on the size of silver, while `merge` reads the keys of silver within the horizon.
+Silver itself is the change log of the index: an index that is lost, damaged or from another point in time is filled
+again from silver.
 
-Keys lie in buckets by the event time of their row, as wide as the horizon, so that what the horizon has passed is
-removed with its bucket, and two or three of them are looked at for a key.
+Keys are in buckets by the event time of their row. A bucket is as wide as the horizon, so keys that the horizon has
+passed are removed with their bucket, and a lookup reads two or three buckets.
 """
 
 import struct
@@ -23,15 +24,15 @@ _NO_TIME = -(1 << 63)
 
 
 class IndexPosition(NamedTuple):
-    """Which silver an index follows, and how far."""
+    """The silver table that an index follows, and the commit that it has reached."""
 
     silver: str  # unique id of the table
-    contract: str  # digest of the contract that the keys were written under
+    contract: str  # digest of the contract under which the keys were written
     end: int  # the micro-batch of bronze before which it has all keys
     snapshot_id: int  # the commit of silver that ended there
 
     def is_same_silver(self, other: "IndexPosition") -> bool:
-        """Whether one may come after the other."""
+        """Return whether the other position may follow this one."""
         return (self.silver, self.contract) == (other.silver, other.contract) and self.end <= other.end
 
 
@@ -43,7 +44,7 @@ class KeyIndex(Buckets):
 
     @property
     def progress(self) -> IndexPosition | None:
-        """How far it is; None if it is empty."""
+        """Position of the index; None if it is empty."""
         recorded = self.recorded
         return IndexPosition(**recorded) if recorded else None
 
@@ -68,7 +69,7 @@ class KeyIndex(Buckets):
         return pa.Table.from_pydict(columns, schema=COMPARED)
 
     def add(self, rows: pa.Table, progress: IndexPosition, watermark: Micros | None) -> None:
-        """Add rows that silver has kept, and remove what the horizon has passed."""
+        """Add rows that silver has kept, and remove keys that the horizon has passed."""
         oldest = None if watermark is None or self.width is None else watermark - self.width
         self.put(_values(rows), progress._asdict(), oldest)
 

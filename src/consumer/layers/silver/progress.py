@@ -1,4 +1,4 @@
-"""How far silver is behind bronze: what the tables themselves say."""
+"""The micro-batches of bronze that silver has not decided yet, according to the tables."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -15,38 +15,38 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.tables.names import stream_tables
 
 MAX_MICRO_BATCHES = 100
-"""Micro-batches of bronze that are decided at once, at most: each has a horizon of its own."""
+"""Most micro-batches of bronze that are decided at once: each has its own horizon."""
 
 Counts = dict[tuple[str, int], int]
-"""How many rows a source of a micro-batch has in bronze: a file, or a partition of a topic."""
+"""Number of rows in bronze by source (a file, or a partition of a topic) and micro-batch."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Micro-batches of bronze, from one number to before another."""
+    """Micro-batches of bronze, from `start` to before `end`."""
 
-    start: int  # the first number, and the one behind the last
+    start: int
     end: int
-    rows: Counts  # how many rows of each source they hold, as bronze's ledger says
+    rows: Counts  # number of rows of each source, according to bronze's ledger
     of_topic: bool  # whether the rows come from a topic: then a source is a partition
 
 
 @dataclass(frozen=True)
 class Bronze:
-    """What can be decided."""
+    """The rows of bronze, as its ledger and the account of removals count them."""
 
     ledger: Table  # bronze's ledger
-    end: int  # the number of the micro-batch that bronze, dead letters and ledger will have next
-    removals: Table | None = None  # the account of what was removed from it
+    end: int  # the number of the next micro-batch of bronze, dead letters and ledger
+    removals: Table | None = None  # the account of removed rows
 
     @property
     def id(self) -> str:
-        """Unique id of its ledger: another one, where the tables were dropped and created again."""
+        """Unique id of the ledger; it changes if the tables are dropped and created again."""
         return str(self.ledger.metadata.table_uuid)
 
 
 def bronze_of(catalog: Catalog, stream: str) -> Bronze:
-    """How far bronze is."""
+    """Read the state of bronze."""
     names = stream_tables(stream)
     ledger = catalog.load_table(names.ledger)
     marker = committed(ledger.properties, bronze_query(stream))
@@ -60,7 +60,7 @@ def next_range(
     max_rows: int,
     max_micro_batches: int = MAX_MICRO_BATCHES,
 ) -> Range | None:
-    """What to decide next: micro-batches from `start`, of so many rows or a single one; None without any."""
+    """Return the next micro-batches to decide, with at most `max_rows` rows or a single one; None if none are left."""
     if end <= start:
         return None
     end = min(end, start + max_micro_batches)
@@ -79,7 +79,7 @@ def next_range(
 
 
 def range_of(bronze: Bronze, start: int, end: int) -> Range:
-    """The micro-batches from `start` to before `end`, from bronze's ledger, without what was removed since."""
+    """Return the micro-batches from `start` to before `end`, from bronze's ledger, without rows removed since."""
     ledger, removals = bronze.ledger, bronze.removals
     of_topic = recorded_topic(ledger.properties) is not None
     number = "micro_batch_id"

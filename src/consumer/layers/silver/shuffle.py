@@ -1,7 +1,7 @@
-"""A large micro-batch is decided in tasks: rows of one key go to one bucket, and verdicts to the tasks that write.
+"""Decide a large micro-batch in tasks: rows of one key go to one bucket, and verdicts to the tasks that write.
 
-The driver only learns how far event times got in each micro-batch, and 32 bits of each key's hash, by which tasks leave
-out most rows of silver. All that tasks do depends on data files, which never change, and on that: whatever is computed
+The driver only receives the newest event time of each micro-batch, and 32 bits of each key's hash, with which tasks
+skip most rows of silver. Tasks depend only on this and on data files, which never change: a result that is computed
 again after the loss of an executor is the same.
 """
 
@@ -28,29 +28,29 @@ from lakeproof.tables.names import CONTENT_HASH, INGESTED_AT, MICRO_BATCH_ID
 _ROWS_PER_BUCKET = 500_000
 """Rows of bronze that a task decides at once."""
 _ROWS_PER_PART = 2_000_000
-"""Rows of bronze that a task reads, and writes, if they are in several files: it holds their verdicts at once."""
+"""Rows of bronze that a task reads, and writes, if they are in several files: all their verdicts are in memory."""
 _PART = "_part"
 _SHUFFLED = [name for name in COMPARED.names if name != COUNTS_AS]
 
 _Dealt = tuple[int, Any]
-"""Something, or the error of a task, and the number of the task that it goes to."""
+"""The number of the receiving task, and an item for it, or the error of a task."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of rows of bronze before they are decided."""
+    """Facts about rows of bronze that are needed to decide them."""
 
     newest: dict[int, Micros]  # see :func:`~consumer.layers.silver.verdicts.watermarks`
-    keys: Any  # a bit for each hash that a key of them may have, by its last bits, in bytes; None without silver
+    keys: Any  # bit map of the last bits of key hashes, as bytes; None without silver
 
 
 def parts_to_decide(spark: SparkSession, bronze: Scan) -> list[Scan]:
-    """The parts of bronze that tasks read to decide them, and again to write them."""
+    """Return the parts of bronze that tasks read to decide their rows, and again to write them."""
     return parts_of(spark, bronze, _ROWS_PER_PART)
 
 
 def survey(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract, with_keys: bool) -> Survey:
-    """Learn of rows of bronze, from the parts of a scan, how far their times got, and what their keys are."""
+    """Survey rows of bronze: the newest event time of each micro-batch and a bit map of key hashes."""
     top = contract.event_time.partition(".")[0]
     names = {top, MICRO_BATCH_ID, INGESTED_AT, *(contract.primary_key if with_keys else ())}
 
@@ -64,7 +64,7 @@ def survey(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: C
         return newest, np.unique(np.concatenate(hashes))
 
     newest = dict[int, Micros]()
-    # At least four times as many bits as rows: of silver's rows with other keys, less than a quarter passes.
+    # At least four times as many bits as rows: less than a quarter of silver's rows with other keys pass.
     bits = np.zeros(1 << min(31, max(3, (4 * rows_of(bronze)).bit_length())), np.bool_)
     for times, hashes in spread_parts(spark, bronze, parts, look):
         _raise(newest, times)
@@ -75,7 +75,7 @@ def survey(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: C
 def decide_in_tasks(
     spark: SparkSession, parts: Sequence[Scan], kept: Scan, found: Survey, oldest: Micros | None, decided: Decided
 ) -> DecidedRows:
-    """Decide rows of bronze with those of silver that have their keys, and write them."""
+    """Decide rows of bronze together with silver's rows of the same keys, and write them."""
     contract = decided.contract
     buckets = max(len(parts), 1 + sum(map(rows_of, parts)) // _ROWS_PER_BUCKET)
 
@@ -115,14 +115,14 @@ def decide_in_tasks(
 
 
 def in_buckets(rows: pa.RecordBatch, part: int, first: int, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of a part by the bucket of their key, numbered from `first`."""
+    """Yield the rows of a part by the bucket of their key, numbered from `first`."""
     whole = rows.select(_SHUFFLED).append_column(_PART, pa.repeat(pa.scalar(part, pa.int64()), rows.num_rows))
     whole = whole.append_column(ROW, pa.array(np.arange(first, first + rows.num_rows)))
     yield from dealt(whole, _hashes(whole[KEY]) % buckets)
 
 
 def verdicts(shuffled: Sequence[pa.RecordBatch], decided: Decided) -> Iterator[tuple[int, pa.Table]]:
-    """Decide the rows of a bucket; return those of each part that are not kept."""
+    """Decide the rows of a bucket; yield those of each part that are not kept."""
     if not shuffled:
         return
     rows = pa.Table.from_batches(shuffled)
@@ -136,7 +136,7 @@ _NOTHING = lost_table({}).append_column(CONTENT_HASH, pa.array([], pa.binary()))
 
 
 def _may_match(texts: Any, wanted: Any) -> Any:
-    """Whether keys of silver may be among those of bronze."""
+    """Return whether each key of silver may be among the keys of bronze."""
     hashes = _hashes(texts) % (8 * len(wanted))
     return pa.array(wanted[hashes >> 3] & (128 >> (hashes & 7)) != 0)
 

@@ -28,14 +28,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Silver:
-    """The table that an index follows, and what of it counts."""
+    """The silver table that an index follows, and its horizon."""
 
     spark: SparkSession
     catalog: Catalog
     table: OpenTable
     contract: Contract
-    horizon: Micros | None  # its length
-    oldest: Micros | None  # the time that it has reached
+    horizon: Micros | None  # length of the horizon
+    oldest: Micros | None  # the time that the horizon has reached
 
     @property
     def watermark(self) -> Micros | None:
@@ -43,7 +43,7 @@ class Silver:
         return None if self.oldest is None or self.horizon is None else self.oldest + self.horizon
 
     def position(self) -> IndexPosition | None:
-        """Where its newest commit ends; None if it has none."""
+        """Return the position of the newest commit; None if there is none."""
         newest = self.table.newest()
         if newest is None:
             return None
@@ -52,7 +52,7 @@ class Silver:
 
 
 class State:
-    """What silver has kept, as an index."""
+    """The key index of the rows that silver has kept."""
 
     def __init__(self, settings: Settings, stream: str) -> None:
         self._settings = settings
@@ -61,9 +61,9 @@ class State:
         self._pending: tuple[Range, pa.Table] | None = None
 
     def find(self, silver: Silver, keys: Any) -> pa.Table:
-        """Return the rows with some keys whose event time is not before the horizon, of silver's newest commit.
+        """Return rows of silver's newest commit with the given keys and an event time not before the horizon.
 
-        The index is filled from silver where it is empty, behind, damaged, or of another point in time.
+        The index is filled from silver if it is empty, behind, damaged, or from another point in time.
         """
         if self._index is None:
             self._index = _opened(Path(self._settings.silver.index) / self._stream, silver.horizon)
@@ -76,7 +76,7 @@ class State:
         return mended(look_up, index.clear)
 
     def decided(self, taken: Range, rows: pa.Table, lost: Mapping[int, Lost]) -> None:
-        """Remember what a micro-batch kept, until silver's commit of it is seen."""
+        """Remember the rows that a micro-batch kept, until silver's commit is seen."""
         is_kept: Any = rows[MICRO_BATCH_ID].to_numpy() != IN_SILVER
         is_kept[list(lost)] = False
         self._pending = taken, rows.filter(pa.array(is_kept))
@@ -88,7 +88,7 @@ class State:
             self._index = None
 
     def _follow(self, index: KeyIndex, silver: Silver) -> None:
-        """Let the index have all keys of silver's newest commit."""
+        """Bring the index to silver's newest commit."""
         wanted = silver.position()
         pending, self._pending = self._pending, None
         has = index.progress
@@ -121,9 +121,9 @@ class State:
 
 
 def _opened(folder: Path, horizon: Micros | None) -> KeyIndex:
-    """Open the index in a folder, or one beside it where a consumer that was suspended still has it open.
+    """Open the index in a folder, or in another folder if a suspended consumer still has it open.
 
-    That one has lost its lease to this one. Whoever has the lease removes what others left beside the folder.
+    The suspended consumer has lost its lease to this one. The owner of the lease removes the extra folders of others.
     """
     for left in folder.parent.glob(f"{folder.name}.*"):
         shutil.rmtree(left, ignore_errors=True)

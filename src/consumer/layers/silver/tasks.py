@@ -44,20 +44,20 @@ _REORDERED = "Rows of bronze came in another order than before."
 
 @dataclass
 class DecidedRows:
-    """What tasks wrote of their rows; no table knows of it yet."""
+    """Rows that tasks have written, before they are committed."""
 
     files: dict[Verdict, list[DataFile]] = field(default_factory=dict)  # data files of the table of each verdict
-    outcomes: Counter[Decision] = field(default_factory=Counter)  # how many rows of each source got which verdict
-    sums: Counter[Decision] = field(default_factory=Counter)  # the hashes of these rows, but for duplicates
+    outcomes: Counter[Decision] = field(default_factory=Counter)  # number of rows of each source and verdict
+    sums: Counter[Decision] = field(default_factory=Counter)  # sums of the hashes of these rows, except duplicates
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What a task has to know beside its rows."""
+    """Parameters of a task, in addition to its rows."""
 
     contract: Contract
     horizons: Mapping[int, Micros | None]  # the horizon of each micro-batch
-    # where the rows of each verdict go; those of a table without a target are only counted
+    # where the rows of each verdict are written; without a target, they are only counted
     targets: Mapping[Verdict, Target | None]
     s3: S3Settings
     of_topic: bool  # whether the rows come from a topic: then they are counted by partition
@@ -65,17 +65,17 @@ class Decided:
 
 @dataclass(frozen=True)
 class DecidedPart:
-    """Rows of bronze that a task writes, with what is known of each of them, in their order."""
+    """Rows of bronze that a task writes, with their hashes and verdicts, in order."""
 
     rows: Scan  # the rows
-    # their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`; None if they are not known
+    # their places and hashes: columns of :data:`consumer.layers.silver.verdicts.COMPARED`; None if unknown
     compared: pa.Table | None
-    # those that are not kept: their numbers in the part, verdicts and winners, and hashes if `compared` has none
+    # rows that are not kept: their numbers in the part, verdicts and winners, and hashes if `compared` is None
     lost: pa.Table
 
 
 def parts_decided(bronze: Sequence[Scan], compared: Sequence[pa.Table], lost: Mapping[int, Lost]) -> list[DecidedPart]:
-    """Give each part of bronze the verdicts on its rows, which are numbered through all parts."""
+    """Give each part of bronze the verdicts on its rows; `lost` numbers rows across all parts."""
     of_all, parts, first = lost_table(lost), [], 0
     for rows, places in zip(bronze, compared, strict=True):
         after = first + places.num_rows
@@ -91,7 +91,7 @@ def write_decided(spark: SparkSession, bronze: Scan, parts: Sequence[DecidedPart
 
 
 def whole_of(parts: Iterable[DecidedRows], decided: Decided) -> DecidedRows:
-    """What was written, together."""
+    """Combine the results of all parts."""
     whole = DecidedRows(files={verdict: [] for verdict in decided.targets})
     for written in parts:
         for verdict, files in written.files.items():
@@ -130,7 +130,7 @@ def write_part(part: DecidedPart, decided: Decided) -> DecidedRows:
 
 
 def lost_table(lost: Mapping[int, Lost]) -> pa.Table:
-    """The numbers of rows that are not kept, ascending, with their verdicts and winners."""
+    """Return the numbers of rows that are not kept, ascending, with their verdicts and winners."""
     rows = [(number, str(verdict), *(winner or (None, None))) for number, (verdict, winner) in sorted(lost.items())]
     columns = list(zip(*rows, strict=True)) or [()] * len(_LOST_COLUMNS)
     arrays = [pa.array(values, kind) for values, (_, kind) in zip(columns, _LOST_COLUMNS, strict=True)]
@@ -138,7 +138,7 @@ def lost_table(lost: Mapping[int, Lost]) -> pa.Table:
 
 
 def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
-    """The lost rows from one number to before another, numbered from there."""
+    """Return the lost rows from number `first` to before `after`, numbered from 0."""
     numbers: Any = lost[ROW].to_numpy()
     begin, end = np.searchsorted(numbers, [first, after])
     # A slice would be pickled with the whole buffers, for each task; `take` copies the rows.
@@ -147,7 +147,7 @@ def _between(lost: pa.Table, first: int, after: int) -> pa.Table:
 
 
 def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
-    """Rows with their hashes, which were computed when the rows were read before."""
+    """Return rows with their hashes, which were computed when the rows were first read."""
     for name in (SOURCE, POSITION):
         column = compared[name].combine_chunks()
         if not batch.column(name).cast(column.type).equals(column):
@@ -156,7 +156,7 @@ def _with_hashes(batch: pa.RecordBatch, compared: pa.Table) -> pa.RecordBatch:
 
 
 def _hashed_again(batch: pa.RecordBatch, lost: pa.Table, contract: Contract) -> pa.RecordBatch:
-    """Rows with their hashes, which are those that lost ones had when the rows were read before."""
+    """Return rows with their hashes, which for lost rows must equal the hashes of the first read."""
     hashes = content_hashes(batch, contract)
     if not hashes.take(lost[ROW].combine_chunks()).equals(lost[CONTENT_HASH].combine_chunks()):
         raise RuntimeError(_REORDERED)
@@ -164,7 +164,7 @@ def _hashed_again(batch: pa.RecordBatch, lost: pa.Table, contract: Contract) -> 
 
 
 def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict, pa.RecordBatch, pa.Table]]:
-    """Rows of each verdict, in their order, beside what is known of each of them if they are lost."""
+    """Yield the rows of each verdict, in order, with the matching rows of `lost`."""
     is_kept = np.ones(batch.num_rows, np.bool_)
     is_kept[lost[ROW].to_numpy()] = False
     yield Verdict.KEPT, batch.filter(pa.array(is_kept)), lost.slice(0, 0)
@@ -175,7 +175,7 @@ def _by_verdict(batch: pa.RecordBatch, lost: pa.Table) -> Iterator[tuple[Verdict
 
 
 def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided: Decided) -> pa.RecordBatch:
-    """Rows of one verdict, with the columns that its table has."""
+    """Return the rows of one verdict with the columns of its table."""
     if verdict in (Verdict.CONFLICT, Verdict.LATE):
         rows = rows.drop_columns([CONTENT_HASH])
     match verdict:
@@ -192,7 +192,7 @@ def _rows_for(verdict: Verdict, rows: pa.RecordBatch, of_lost: pa.Table, decided
 
 
 def _counted(rows: pa.RecordBatch, verdict: Verdict, decided: Decided) -> tuple[Counter[Decision], Counter[Decision]]:
-    """How many rows of each source got a verdict, and their hashes."""
+    """Count the rows of each source that got a verdict, and sum up their hashes."""
     keys = [SOURCE, MICRO_BATCH_ID]
     # A repeated micro-batch has the same rows: they are hashed, even if their table has them.
     hashes = pa.nulls(rows.num_rows, pa.uint64())

@@ -1,18 +1,18 @@
-"""What becomes of each row of bronze: kept, duplicate, conflict or late.
+"""The verdict on each row of bronze: kept, duplicate, conflict or late.
 
 The rows of a stream have an order: by micro-batch, then source, then position. The horizon of a micro-batch is the
-greatest event time of all micro-batches before it, less the time that the contract declares; event times in the future
-of their own micro-batch count as its time, so that one wrong clock does not make everything late. A row is decided by
-the rows before it:
+greatest event time of all micro-batches before it, less the time that the contract declares; an event time later than
+its own micro-batch counts as the time of the micro-batch, so that one wrong clock does not make everything late. The
+rows before a row decide its verdict:
 
-- a row with its key was kept, and its event time is not before the horizon: **duplicate**, if the content is the same,
-  else **conflict**;
-- else its own event time is before the horizon: **late**, since what was kept at that time is no longer looked at;
+- a row with the same key was kept, with an event time not before the horizon: **duplicate**, if the content is the
+  same, else **conflict**;
+- else the row's own event time is before the horizon: **late**, since rows kept at that time are no longer read;
 - else it is **kept**.
 
 So a verdict depends on the rows of bronze and their order alone, not on how many micro-batches are decided at once.
 
-Most rows share their key with no other row. Arrow finds the few that do, and only those are looked at one by one.
+Most rows share their key with no other row. Arrow finds the few that do, and only those are decided one by one.
 """
 
 from collections.abc import Mapping
@@ -36,20 +36,20 @@ _COLUMNS: dict[str, pa.DataType] = {
     CONTENT_HASH: pa.binary(),
 }
 COMPARED = pa.schema(_COLUMNS)
-"""What verdicts depend on: a row's key, place, event time, the time that it counts as for the watermark, and hash."""
+"""Inputs of verdicts: a row's key, place, event time, the time that it counts as for the watermark, and hash."""
 IN_SILVER = -1
-"""The number of the micro-batch of rows that silver has: they come before all others."""
+"""Micro-batch number of rows that are in silver: they precede all others."""
 
 _ROW = "_row"
 
 Micros = int
 """A time in microseconds since 1970: Python has fewer years, and gets times from Spark in its own zone."""
 RowId = tuple[str, int]
-"""Where a row is from: source and position."""
+"""Place of a row: source and position."""
 
 
 class Verdict(StrEnum):
-    """What becomes of a row of bronze; the names are columns of the silver ledger."""
+    """A verdict on a row of bronze; the values are columns of the silver ledger."""
 
     KEPT = "kept"
     DUPLICATE = "duplicates"
@@ -58,7 +58,7 @@ class Verdict(StrEnum):
 
 
 class Lost(NamedTuple):
-    """The verdict on a row that is not kept; of a duplicate or conflict, the place of the row that was kept."""
+    """The verdict on a row that is not kept; for a duplicate or conflict, also the place of the row that was kept."""
 
     verdict: Verdict
     winner: RowId | None
@@ -78,14 +78,14 @@ class _Row(NamedTuple):
 
 
 def watermarks(rows: pa.Table) -> dict[int, Micros]:
-    """The greatest event time of each micro-batch, none later than the micro-batch itself."""
+    """Return the greatest event time of each micro-batch, none later than the micro-batch itself."""
     found = rows.group_by(MICRO_BATCH_ID).aggregate([(COUNTS_AS, "max")]).to_pydict()
     pairs = zip(found[MICRO_BATCH_ID], found[f"{COUNTS_AS}_max"], strict=True)
     return {number: newest for number, newest in pairs if newest is not None and number != IN_SILVER}
 
 
 def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
-    """Decide rows."""
+    """Decide rows; return the verdicts on those that are not kept, by row number."""
     rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     counts = rows.group_by(KEY).aggregate([([], "count_all")])
     shared = counts.filter(pc.greater(counts["count_all"], 1))[KEY].combine_chunks()
@@ -94,7 +94,7 @@ def decide(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, L
 
 
 def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
-    """Those of rows that share their key with no other, and are before their horizon."""
+    """Find late rows among rows that share their key with no other: those before their horizon."""
     found: dict[int, Lost] = {}
     for number, horizon in horizons.items():
         if horizon is not None:
@@ -106,7 +106,7 @@ def _late(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lo
 
 
 def _lost(rows: pa.Table, horizons: Mapping[int, Micros | None]) -> dict[int, Lost]:
-    """Those of rows that share their keys, by what was kept for a key before each of them."""
+    """Find lost rows among rows that share their keys, from the row kept for the key before each of them."""
     found: dict[int, Lost] = {}
     winner: _Row | None = None
     order: Any = [(name, "ascending") for name in (KEY, MICRO_BATCH_ID, SOURCE, POSITION)]

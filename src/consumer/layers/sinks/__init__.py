@@ -1,1 +1,1 @@
-"""What tables have committed goes on to topics and files."""
+"""Sinks: committed rows of tables are sent to topics and written to files."""

@@ -1,7 +1,7 @@
-"""What a table has committed since a sink was there.
+"""The rows that a table has committed since a sink last read it.
 
-Each kind of table says so by numbers of micro-batches that are columns or markers, never by snapshots: whoever compacts
-the table or expires its snapshots changes nothing.
+They are found by numbers of micro-batches in columns or markers, never by snapshots: compaction and expiry of snapshots
+have no effect.
 """
 
 from collections.abc import Callable
@@ -36,14 +36,14 @@ _MAX_MICRO_BATCHES = 100
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be sent."""
+    """Messages to send."""
 
-    messages: DataFrame  # Key, value and headers of each message
-    committed: Committed  # the marker up to which they are what the table has
+    messages: DataFrame  # key, value and headers of each message
+    committed: Committed  # the marker up to which the messages cover the table
 
 
 Changes = Callable[[SparkSession, Settings, Committed | None, Committed], Change]
-"""Finds what a table has behind one marker, None for the start, up to another one or a bit less."""
+"""Finds the rows of a table after one marker (None for the start) up to another one or a bit less."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,24 @@ class Followed:
     table: str  # its name
     query: str  # the query that fills it
     stream: str  # the stream that its rows come from
-    changes: Changes  # finds what is new in it
+    changes: Changes  # finds its new rows
 
 
 def silver_followed(contract: Contract) -> Followed:
-    """The silver table of a stream."""
+    """Follow the silver table of a stream."""
     table, to_messages = silver_tables(contract.stream).kept, partial(of_silver, primary_key=contract.primary_key)
     changes = partial(_appended, table, to_messages)
     return Followed(table, silver_query(contract.stream), contract.stream, changes)
 
 
 def dead_letters_followed(stream: str) -> Followed:
-    """The dead letters of a stream."""
+    """Follow the dead letters of a stream."""
     table = stream_tables(stream).dead_letters
     return Followed(table, bronze_query(stream), stream, partial(_appended, table, of_dead_letters))
 
 
 def gold_followed(product: Product, contract: Contract) -> Followed:
-    """The table of a data product."""
+    """Follow the table of a data product."""
     changes = partial(_computed, product, contract.event_time)
     return Followed(gold_table(product.name), gold_query(product.name), product.stream, changes)
 
@@ -83,7 +83,7 @@ def _appended(
     since: Committed | None,
     newest: Committed,
 ) -> Change:
-    """Rows of a table to which rows are only appended."""
+    """Return new rows of an append-only table."""
     start = since.next_number if since else 0
     end = min(newest.next_number, start + _MAX_MICRO_BATCHES)
     number = F.col(MICRO_BATCH_ID)
@@ -99,7 +99,7 @@ def _computed(
     since: Committed | None,
     newest: Committed,
 ) -> Change:
-    """Windows that became final; or those that new rows of silver touch: these, and no others, were computed again."""
+    """Return windows that became final; or those that new rows of silver touch: only these were computed again."""
     if product.publish is Publish.FINAL:
         before = int(since.marker.contents) if since else None
         windows = closed_between(product, before, int(newest.marker.contents))
@@ -115,7 +115,7 @@ def _computed(
 
 
 def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> DataFrame:
-    """The rows of some windows. Those with keys are few enough for the driver."""
+    """Return the rows of windows. Windows with keys are few enough for the driver."""
     if windows.texts is not None:
         return spark.createDataFrame(rows_of(spark, settings, product, windows))
     start = F.col(WINDOW_START)

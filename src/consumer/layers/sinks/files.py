@@ -1,8 +1,8 @@
 """A sink that writes the final windows of a data product to Parquet files, each window once.
 
-A file has the windows that became final between two horizons. Its name says from which one on, and its metadata up to
-which. So the files themselves are the progress: the next one begins where the newest one ends, a file appears whole or
-not at all, and only one can have a name.
+A file has the windows that became final between two horizons: the first is in its name, the second in its metadata. So
+the files themselves record the progress: the next file begins where the newest one ends, a file appears as a whole or
+not at all, and no two files have the same name.
 """
 
 import io
@@ -63,7 +63,7 @@ class FileSink(Layer[_Work]):
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[FileSink]":
-        """One for each product that declares it."""
+        """Return a sink for each product that declares one."""
         found = ((each, sink) for each in asked.products for sink in each.sinks)
         sinks = [cls(asked.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
         if sinks:
@@ -103,7 +103,7 @@ class FileSink(Layer[_Work]):
         return {"table": self._table, "file": work.file, "windows": work.windows.num_rows}
 
     def clear(self) -> int:
-        """Remove all files, the newest first: a crash leaves those up to some horizon. Return how many there were."""
+        """Remove all files, the newest first: a crash leaves those up to some horizon. Return their number."""
         named = {file.uri: _NAME.fullmatch(file.uri.rpartition("/")[2]) for file in self._storage.list()}
         starts = {uri: -1 if name[2] == "first" else int(name[2]) for uri, name in named.items() if name}
         for uri in sorted(starts, key=starts.__getitem__, reverse=True):
@@ -111,7 +111,7 @@ class FileSink(Layer[_Work]):
         return len(starts)
 
     def _end(self) -> int | None:
-        """The horizon of the newest file; None without files."""
+        """Return the horizon of the newest file; None without files."""
         starts: dict[int | None, str] = {}
         for file in self._storage.list():
             if found := _NAME.fullmatch(file.uri.rpartition("/")[2]):

@@ -1,6 +1,6 @@
 """Rows of tables as messages: key, value and headers.
 
-The header ``lakeproof-id`` identifies a message. One that is sent again, after a crash, has the same.
+The header ``lakeproof-id`` identifies a message. A message that is sent again after a crash has the same id.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ _TIMES = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX
 
 
 def of_silver(rows: DataFrame, primary_key: Sequence[str]) -> DataFrame:
-    """A message for each row: its fields as JSON, without those that are null, with the primary key as the key.
+    """Return a message for each row: its fields as JSON, without null fields, and the primary key as the key.
 
-    A primary key of one field is its text; one of several is a JSON object.
+    A primary key of one field is sent as its text, one of several fields as a JSON object.
     """
     fields = [name for name in rows.columns if name not in _OF_THE_LAKE]
     key = F.col(_quoted(primary_key[0])).cast("string") if len(primary_key) == 1 else _json(primary_key)
@@ -42,9 +42,9 @@ def of_silver(rows: DataFrame, primary_key: Sequence[str]) -> DataFrame:
 
 
 def of_dead_letters(rows: DataFrame) -> DataFrame:
-    """A message for each dead letter: its bytes, with its own key and headers if it was a message.
+    """Return a message for each dead letter: its bytes, with its own key and headers if it was a message.
 
-    The reasons are a header. A dead letter whose bytes were too large to be kept has none here either.
+    The reasons are a header. A dead letter whose bytes were too large to be kept has an empty value.
     """
     attempt = F.coalesce(F.col(ATTEMPT), F.lit(1)).cast("string")
     identity = F.concat_ws("#", SOURCE, F.col(POSITION).cast("string"), attempt)
@@ -56,9 +56,9 @@ def of_dead_letters(rows: DataFrame) -> DataFrame:
 
 
 def of_gold(rows: DataFrame, product: Product) -> DataFrame:
-    """A message for each window: its row as JSON, with the start of the window and the keys of the product as the key.
+    """Return a message for each window: its row as JSON, and the start of the window and the product's keys as the key.
 
-    A window that was computed again is another message with the same key.
+    A window that is computed again is another message with the same key.
     """
     key = _json([WINDOW_START, *(key.name for key in product.keys)], nulls=True)
     identity = F.concat_ws("#", F.lit(product.name), key, F.unix_micros(UPDATED_AT).cast("string"))

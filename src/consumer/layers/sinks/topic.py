@@ -1,4 +1,4 @@
-"""A sink that sends what a table has committed to a topic, at least once."""
+"""A sink that sends the committed rows of a table to a topic, at least once."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ log = structlog.get_logger()
 
 
 def sink_name(table: str, topic: str) -> str:
-    """Name of the sink from a table to a topic."""
+    """Return the name of the sink from a table to a topic."""
     return f"{table}-to-{topic}"
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a table has behind one marker, None for the start, up to another one or a bit less."""
+    """The rows of a table after one marker (None for the start) up to another one or a bit less."""
 
     table: OpenTable
     position: SinkPosition | None
@@ -40,7 +40,7 @@ class _Work:
 
 
 class TopicSink(Layer[_Work]):
-    """Sends rows of a table to a topic, then records up to where."""
+    """Sends rows of a table to a topic, then records the new position."""
 
     event = "sent"
     outlasts_outages = True
@@ -58,7 +58,7 @@ class TopicSink(Layer[_Work]):
 
     @classmethod
     def asked(cls, asked: Asked) -> "Iterable[TopicSink]":
-        """One for each topic of dead letters, of silver and of products."""
+        """Yield a sink for each topic of dead letters, silver and products."""
         for stream, topic in asked.dead_letter_topics.items():
             yield cls(asked.settings, dead_letters_followed(stream), topic)
         for stream, topic in asked.silver_topics.items():
@@ -97,7 +97,7 @@ class TopicSink(Layer[_Work]):
         self._positions.record(self.name, self._followed.table, reached, before)
 
     def _since(self, position: SinkPosition | None, table: OpenTable, newest: Committed) -> Committed | None:
-        """The marker up to which the topic has the table; None if it has nothing of it."""
+        """Return the marker up to which the topic has the table; None to send the whole table."""
         if position is None:
             return None
         if position.table_id != table.table_id():
@@ -124,7 +124,7 @@ class TopicSink(Layer[_Work]):
 
 
 def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str) -> int:
-    """Send messages, each task its own, and return how many there were."""
+    """Send messages in tasks; return their number."""
     return sum(write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
 
 

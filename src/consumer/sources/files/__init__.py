@@ -1,1 +1,1 @@
-"""Landed files as a source: discovered, read once, named below their landing folder."""
+"""Landed files as a source: they are discovered, read once, and named relative to their landing folder."""

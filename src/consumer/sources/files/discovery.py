@@ -1,7 +1,8 @@
-"""Discovery: finding the files that landed, and leaving those that are still being written.
+"""Discovery: find the files that landed, except those that are still being written.
 
-A trigger looks at what is recent only, so that its cost does not grow with the landing zone, or at what notifications
-name; a sweep looks at everything, now and then, and takes what came in late under an old name, or was not named.
+A trigger looks only at recent files, so that its cost does not grow with the landing zone, or at files named by
+notifications. Now and then, a sweep looks at all files, and takes those that came late under an old name, or were not
+named.
 """
 
 import time
@@ -15,7 +16,7 @@ from lakeproof.landing.zone import LandingZone
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import StoredFile
 
-# On S3 a trigger lists behind the key that stands this many places before the newest one known.
+# On S3, a trigger lists after the key that is this many places before the newest known key.
 _RECENT_FILES = 1000
 _STATS_AT_ONCE = 8
 
@@ -23,28 +24,28 @@ _STATS_AT_ONCE = 8
 class Discovery:
     """Moves files from listings into the landing log.
 
-    A file counts as whole once it has been left alone for `settle`, unless the storage shows whole files only.
+    A file counts as complete once it has not changed for `settle`, unless the storage shows complete files only.
     """
 
     def __init__(self, zone: LandingZone, log: LandingLog, settle: timedelta) -> None:
         self._zone = zone
         self._log = log
         self._settle = settle.total_seconds()
-        # Files that are still young: the last look at each, and since when (monotonic) it looks the same.
+        # Files that are still young: the last state of each, and since when (monotonic) the state is the same.
         self._young: dict[str, tuple[StoredFile, float]] = {}
-        self._lock = Lock()  # a sweep may run beside the trigger
+        self._lock = Lock()  # a sweep may run at the same time as the trigger
         self._is_sweeping = False
-        # What stands so many places before the end of the listing: a bucket may have many files that are not read.
+        # The name that is so many places before the end of the listing: a bucket may have many files that are not read.
         self._swept = ""
-        # Names of the last look at recent files that the log has: the next look finds most of them again.
+        # Names in the log from the last look at recent files: the next look finds most of them again.
         self._known: set[str] = set()
 
     def recent(self) -> int:
-        """Take new files among the recent ones; return how many."""
+        """Take new files among the recent ones; return their number."""
         newest = self._log.newest_names(_RECENT_FILES)
         after = max(newest[0] if newest else "", self._swept)
         if not after and self._is_sweeping and self._zone.storage.shows_whole_files:
-            return 0  # it would list all, as the sweep does
+            return 0  # this would list all files, as the sweep does
         found = dict(self._zone.list_recent(after or None))
         new = dict(self._log.new_among(each for each in found.items() if each[0] not in self._known))
         if found:
@@ -52,7 +53,7 @@ class Discovery:
         return self._take(new.items())
 
     def sweep(self) -> int:
-        """Take new files wherever they are; return how many."""
+        """Take new files from the whole landing zone; return their number."""
         self._is_sweeping = True
         try:
             last: list[str] = []  # a heap of the last names
@@ -63,7 +64,7 @@ class Discovery:
         return self._take(new)
 
     def named(self, uris: Iterable[str]) -> int:
-        """Take new files that notifications name, if they exist; return how many."""
+        """Take new files that notifications name, if they exist; return their number."""
         names = {self._zone.name_of(uri) for uri in uris if self._zone.contains(uri) and not uri.endswith("/")}
         new = names - self._log.known_among([*names])
         if not new:
@@ -73,7 +74,7 @@ class Discovery:
             return self._take([(name, file) for name, file in seen if file])
 
     def sweep_until_settled(self) -> list[str]:
-        """Sweep, give young files the time to settle, and return the names of those that still change."""
+        """Sweep, give young files time to settle, and return the names of files that still change."""
         self.sweep()
         if self._young:
             time.sleep(self._settle)
@@ -81,7 +82,7 @@ class Discovery:
         return sorted(self._young)
 
     def _take(self, new: Iterable[tuple[str, StoredFile]]) -> int:
-        """Take files that the log did not have when they were looked up."""
+        """Take files that were not in the log when they were looked up; return the number appended to the log."""
         with self._lock:
             candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
             for name, file in new:
@@ -102,13 +103,13 @@ class Discovery:
         return since if before and before.etag == file.etag else time.monotonic()
 
     def _is_settled(self, file: StoredFile, since: float) -> bool:
-        # The second clock is for files whose modification time lies in the future.
+        # The second clock is for files with a modification time in the future.
         age = (datetime.now(UTC) - file.modified_at).total_seconds()
         return max(age, time.monotonic() - since) >= self._settle
 
 
 def _noting(listed: Iterable[tuple[str, StoredFile]], last: list[str]) -> Iterator[tuple[str, StoredFile]]:
-    """Pass files on, and keep the last of their names in a heap."""
+    """Yield the listed files, and keep the last of their names in a heap."""
     for name, file in listed:
         if len(last) < _RECENT_FILES:
             heappush(last, name)

@@ -1,8 +1,8 @@
-"""Notifications: the events of a bucket, in a topic, name new files without a listing.
+"""Notifications: events of a bucket, in a topic, name new files without a listing.
 
-They are hints. Each key that is named is looked at before it is taken: an event that is duplicate, late or wrong
-does no harm, and what a lost one would have named is found by the next sweep. So no position in the topic is kept: a
-consumer that starts begins at its end, and then sweeps.
+They are hints. Each named key is checked before it is taken: a duplicate, late or wrong event does no harm, and the
+next sweep finds the files of lost events. So no position in the topic is kept: a consumer starts at the end of the
+topic, and then sweeps.
 """
 
 import json
@@ -23,25 +23,25 @@ _WAIT_SECONDS = 0.05
 
 
 class Notifications:
-    """Reads a topic of events. One thread connects, another one reads."""
+    """Reads a topic of events. One thread connects, another thread reads."""
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self._kafka = kafka
         self._topic = Topic(kafka, topic)
-        self._consumer: Any = None  # confluent-kafka's, whose hints are incomplete
+        self._consumer: Any = None  # of confluent-kafka, whose type hints are incomplete
         self._identity: tuple[str, list[int]] | None = None
         self.is_up = False
-        """Whether new files can be expected to be named."""
+        """Whether notifications of new files can be expected."""
 
     def connect(self) -> bool:
-        """Read from the end of the topic on, unless it is being read; whether events may have been missed."""
+        """Start reading at the end of the topic, unless connected; return whether events may have been missed."""
         try:
             identity = self._topic.identity()
             if identity == self._identity:
                 self.is_up = True
                 return False
             ends = self._topic.extents(identity[1])
-        except LakeproofError:  # listings find the files until it is back
+        except LakeproofError:  # until the topic is available again, listings find the files
             self.is_up = False
             return False
         from confluent_kafka import Consumer, TopicPartition
@@ -54,7 +54,7 @@ class Notifications:
         return True
 
     def uris(self) -> list[str]:
-        """Addresses of objects that were created since the last call, maybe more than once."""
+        """Return the URIs of objects created since the last call, possibly with duplicates."""
         if self._consumer is None:
             return []
         messages = self._consumer.consume(_MESSAGES_AT_ONCE, _WAIT_SECONDS)
@@ -68,9 +68,9 @@ class Notifications:
 
 
 def created(value: bytes) -> Iterator[str]:
-    """Addresses of the objects that an event says were created; none for what is not such an event.
+    """Yield the URIs of the objects that were created, according to an event; nothing for other messages.
 
-    Takes the form of S3 and MinIO, as it is or within a message of SNS, and that of EventBridge.
+    Accepts the format of S3 and MinIO, directly or within a message of SNS, and the format of EventBridge.
     """
     try:
         event = json.loads(value)

@@ -21,11 +21,11 @@ def envelopes(
     limits: Limits,
     touched: Callable[[LandedFile], None] | None = None,
 ) -> Iterator[Envelope]:
-    """Read each file, on the condition that it is still the one that was listed.
+    """Read each file, provided that its content is still the listed one.
 
     A file that was overwritten, cannot be decompressed or is too large yields an envelope with a failure, which becomes
-    a dead letter. So does one that is absent and was given up. One whose stored size is too large is not read.
-    A file with the listed size and another tag, as after a copy or a restore, is read as it is now and reported to
+    a dead letter. So does a missing file that was given up. A file whose stored size is too large is not read.
+    A file with the listed size but another tag, as after a copy or a restore, is read as it is now and reported to
     `touched`, unless that is None.
     """
     for file in files:
@@ -56,7 +56,7 @@ def envelopes(
 
 
 def recover(name: str, content: bytes, limits: Limits) -> Recovered | None:
-    """What can be relied on of a compressed file that is damaged or cut short; None of any other file."""
+    """Return the sound beginning of a compressed file that is damaged or truncated; None for any other file."""
     if not (name.endswith(GZIP_SUFFIX) and content.startswith(_GZIP_MAGIC)):
         return None
     try:
@@ -75,7 +75,7 @@ def _too_large(file: LandedFile, limits: Limits, what: str, read_hash: str | Non
 def _read(
     file: LandedFile, zone: LandingZone, limits: Limits, touched: Callable[[LandedFile], None] | None
 ) -> bytes | None:
-    """Content of a file; None where it is too large to be read, and is there."""
+    """Read the content of a file; None if the file exists but is too large to be read."""
     uri = zone.uri_of(file.name)
     if file.size > limits.unpacked_bytes:
         if zone.stat(file.name) is None:

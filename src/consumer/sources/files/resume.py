@@ -1,4 +1,4 @@
-"""Where a query resumes after a restart: checkpoint, landing log and tables must agree."""
+"""The position from which a query resumes after a restart: checkpoint, landing log and tables must agree."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ from lakeproof.tables.names import REPLAY
 def place_to_go_on(
     settings: Settings, query: str, log: LandingLog, ledger: Table, accounted: Position | None
 ) -> Position:
-    """Find the position behind which a query's next micro-batch begins, and bring the landing log there.
+    """Find the position after which a query's next micro-batch begins, and bring the landing log there.
 
     A landing log that was lost, or is older than the tables, is rebuilt from the ledger, but only if no checkpoint
-    speaks of what was in it.
+    refers to its content.
     """
     checkpoint = read_checkpoint(settings, query)
     place = accounted or Position(0, log.base.chain)

@@ -35,15 +35,15 @@ from lakeproof.tables.names import stream_tables
 
 log = structlog.get_logger()
 
-# Several groups of files for each core, so that one that takes longer does not leave the others idle; but none that is
-# smaller than this, since each makes files of its own in the tables.
+# Several groups of files per core, so that a slow group does not leave other cores idle; but no smaller groups than
+# this, since each group makes its own files in the tables.
 _GROUPS_PER_CORE = 4
 _BYTES_PER_GROUP = 8 * 1024**2
 _LEAST_BYTES_OF_MICRO_BATCH = 512 * 1024**2
 
 
 def most_bytes(settings: Settings, cores: int) -> int:
-    """Bytes of the files of a micro-batch at most: those that give all cores their groups, unless a setting says it."""
+    """Return the size limit of the files in a micro-batch: the setting, or enough for the groups of all cores."""
     by_cores = max(_LEAST_BYTES_OF_MICRO_BATCH, cores * _GROUPS_PER_CORE * _BYTES_PER_GROUP)
     return settings.landing.max_bytes_per_micro_batch or by_cores
 
@@ -81,12 +81,12 @@ class FileReader:
         return found
 
     def recover(self, source: str, value: bytes, limits: Limits) -> Recovered | None:
-        """What can be relied on of a file that cannot be unpacked."""
+        """Return the sound beginning of a file that cannot be unpacked."""
         return recover(source, value, limits)
 
 
 class FileSource(Source[LandedFile]):
-    """The landing zone of a stream. With `available_now`, it ends with what has landed by now."""
+    """The landing zone of a stream. With `available_now`, it ends with the files that have landed by now."""
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._settings = settings
@@ -105,11 +105,11 @@ class FileSource(Source[LandedFile]):
 
     @property
     def reader(self) -> FileReader:
-        """Reads files within tasks."""
+        """The reader of files for tasks."""
         return FileReader(self._zone)
 
     def check_without_tables(self) -> None:
-        """Refuse to start from the beginning if a checkpoint says that there were tables."""
+        """Refuse to start from the beginning if a checkpoint shows that there were tables."""
         checkpoint = read_checkpoint(self._settings, self._query)
         if checkpoint and checkpoint.end.seq:
             raise LakeproofError(
@@ -120,18 +120,18 @@ class FileSource(Source[LandedFile]):
             )
 
     def prepare(self, catalog: Catalog) -> None:
-        """Check that the stream's files are where they were; the first time, record where, and where they begin."""
+        """Check that the landing zone is the recorded one; the first time, record it, and where its files begin."""
         check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
         self._found = open_landing_zone(catalog, self._settings, self._stream)
         check_reachable(self._settings, {f"the landing zone of {self._stream}": self.root})
 
     def recall(self, catalog: Catalog) -> None:
-        """Take the landing zone from the ledger."""
+        """Read the landing zone from the ledger."""
         ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
         self._found = landing_zone(self._settings, self._stream, ledger)
 
     def resume(self, ledger: Table, accounted: str | None) -> None:
-        """Find where to go on; and, to take what is there, find that."""
+        """Find where to resume; with `available_now`, also discover all files that have landed."""
         known = Position.parse(accounted) if accounted else None
         self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
         if known and not self._zone.is_there():
@@ -143,11 +143,11 @@ class FileSource(Source[LandedFile]):
         self._until = self._discover_all() if self._available_now else None
 
     def waiting(self) -> dict[str, int]:
-        """How many files have landed behind the start."""
+        """Return the number of files that have landed after the start."""
         return {"files": self._until - self._start.seq} if self._start and self._until is not None else {}
 
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming rows: one for each file."""
+        """Return the streaming rows: one per file."""
         if self._start is None:
             raise RuntimeError("A source is resumed before it is read.")
         options = LandingOptions(
@@ -169,17 +169,18 @@ class FileSource(Source[LandedFile]):
         if not found:  # a new checkpoint begins with an empty micro-batch
             return None
         if found[0]["end"] == str(self._start):
-            # Spark repeats what it has not recorded as done. A replay may have committed since, so the newest marker no
-            # longer says that the tables have it; and a paused one may have been taken under another contract.
+            # Spark repeats a micro-batch that it has not recorded as done. A replay may have committed since, so the
+            # newest marker no longer shows that the tables have it; a paused one may have been taken under another
+            # contract.
             return None
         return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
 
     def size_of(self, parts: Sequence[LandedFile]) -> dict[str, int]:
-        """How many files, and their bytes."""
+        """Return the number of files, and their bytes."""
         return {"files": len(parts), "bytes": sum(file.size for file in parts)}
 
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[LandedFile]:
-        """The files between two positions of the landing log; by their names, if it does not have these."""
+        """Return the files between two positions of the landing log; by `names` if the log lacks the positions."""
         first, last = Position.parse(start), Position.parse(end)
         if self._log.has(first) and self._log.has(last):
             return self._log.files(first.seq, last.seq)
@@ -191,15 +192,15 @@ class FileSource(Source[LandedFile]):
         return found
 
     def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
-        """What a paused micro-batch is by now, if the landing log knows its files."""
+        """Return the current range of a paused micro-batch, if the landing log has its files."""
         return super().still_next(start, end, accounted) if self._log.has(Position.parse(end)) else None
 
     def look_again(self, parts: Iterable[LandedFile]) -> None:
-        """Remember the tags that files were read with."""
+        """Remember the tags of files at the time of reading."""
         self._log.look_again(list(parts))
 
     def is_origin(self, position: str) -> bool:
-        """Whether a position is where a landing log begins."""
+        """Return whether a position is the beginning of a landing log."""
         return is_origin(position)
 
     @property

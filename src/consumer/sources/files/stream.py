@@ -1,9 +1,9 @@
-"""The landing zone as a streaming source: Spark sees one small row per landed file, and fixes which in its checkpoint.
+"""The landing zone as a streaming source: Spark sees one small row per landed file, and its checkpoint fixes the files.
 
-The rows hold no content. The tasks of a micro-batch read the files themselves, see :mod:`consumer.sources.files.read`.
+The rows have no content. The tasks of a micro-batch read the files themselves, see :mod:`consumer.sources.files.read`.
 
-Spark starts several short Python processes for a source. This module imports little, so that they start fast; what
-only the reading process needs is imported where it is used.
+Spark starts several short-lived Python processes for a source. This module imports little, so that they start fast;
+modules that only the reading process needs are imported where they are used.
 """
 
 import pickle
@@ -35,11 +35,11 @@ SCHEMA = (
     "seq long, name string, size long, etag string, landed_at timestamp, given_up boolean, "
     "start string, end string, contract string"
 )
-"""Columns of a row: those of a landed file; then where its micro-batch starts and ends, and which contract judges."""
+"""Columns of a row: those of a landed file, then the start and end of its micro-batch, and the contract's digest."""
 
 
 def rows_as_files(rows: list[dict[str, Any]]) -> "list[LandedFile]":
-    """The files that rows of a micro-batch name."""
+    """Return the files in the rows of a micro-batch."""
     from lakeproof.state.landing_log import LandedFile
 
     names = [field.name for field in fields(LandedFile)]
@@ -52,18 +52,18 @@ class LandingOptions:
 
     query: str
     stream: str
-    initial: "Position"  # behind it, a new checkpoint begins
-    bulletin: Bulletin  # says when to begin no more micro-batches, and takes the error that the reader fails with
+    initial: "Position"  # a new checkpoint begins after it
+    bulletin: Bulletin  # for the signal to start no more micro-batches, and the error of the reader
     until: int | None
-    """Take files up to this position of the landing log only, and look for no others; None for an endless stream."""
+    """Take files only up to this position of the landing log, and discover no others; None for an endless stream."""
     pickled: bytes  # settings and landing zone; only the reading process opens them
-    most_bytes: int = 512 * 1024**2  # of the files of a micro-batch
+    most_bytes: int = 512 * 1024**2  # for the files of a micro-batch
 
 
 def landing_source(options: LandingOptions) -> type[DataSource]:
-    """Make the data source class of a stream, to register with Spark.
+    """Return the data source class of a stream, to register with Spark.
 
-    It is made here, with its options in its closure, so that no secret becomes an option that Spark's page shows.
+    The class has its options in its closure, so that no secret becomes an option that Spark's page shows.
     """
 
     class LandingSource(DataSource):
@@ -81,9 +81,9 @@ def landing_source(options: LandingOptions) -> type[DataSource]:
 
 
 class _BesideDriver(_SimpleStreamReaderWrapper):
-    """Reads every micro-batch beside the driver, also an empty one and one that is repeated.
+    """Reads every micro-batch beside the driver, including empty and repeated ones.
 
-    Spark has a task read what its wrapper has not kept: in the Python of the driver, which executors do not have.
+    Otherwise a task would read rows that Spark's wrapper has not kept: in the driver's Python, which executors lack.
     """
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
@@ -94,8 +94,8 @@ class _BesideDriver(_SimpleStreamReaderWrapper):
 class LandingReader(SimpleDataSourceStreamReader):
     """Reads positions of the landing log. An offset is ``{"seq": number, "chain": digest, "contract": digest}``.
 
-    The contract is the one that holds when the micro-batch is formed: one that is applied while the stream runs judges
-    from the next micro-batch on, and one that has begun is finished under its own.
+    The contract is the current one when the micro-batch is formed: a contract that is applied while the stream runs
+    takes effect with the next micro-batch, and a started micro-batch is finished under its own contract.
     """
 
     def __init__(self, options: LandingOptions) -> None:
@@ -105,7 +105,7 @@ class LandingReader(SimpleDataSourceStreamReader):
         self._failure: Exception | None = None
         self._sweeping: Thread | None = None
 
-    # Spark pickles the reader before it has read anything: what cannot be pickled is opened at first use.
+    # Spark pickles the reader before it reads anything: objects that cannot be pickled are opened at first use.
 
     @cached_property
     def _opened(self) -> "tuple[Settings, LandingZone]":
@@ -146,24 +146,24 @@ class LandingReader(SimpleDataSourceStreamReader):
         return Notifications(self._settings.kafka, topic)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the offset behind the last file that the tables have."""
+        """Return the offset after the last file that the tables have."""
         with self._telling():
             return _offset(self._options.initial, self._contract())
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """Return the next files, as many as a micro-batch takes, and the offset behind them."""
+        """Return the next files, as many as a micro-batch takes, and the offset after them."""
         with self._telling():
             return self._next(start)
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """Return the same files again, under the contract that the offset recorded."""
+        """Return the same files again, under the contract recorded in the offset."""
         with self._telling():
             first, last = self._position(start), self._position(end)
             return _rows(self._log.files(first.seq, last.seq), first, last, end["contract"])
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tell the application of an error as data: Spark would make a long text of it."""
+        """Pass an error to the application as data: Spark would turn it into a long text."""
         try:
             yield
         except Exception as error:
@@ -210,7 +210,7 @@ class LandingReader(SimpleDataSourceStreamReader):
             self._discovery.recent()
 
     def _sweep(self, is_due: bool) -> None:
-        """Look at everything. Notifications come first: what lands meanwhile is named, or listed."""
+        """Look at all files. Notifications are connected first: files that land meanwhile are named or listed."""
         try:
             begins = self._notifications is not None and self._notifications.connect()
             if is_due or begins:
@@ -228,7 +228,7 @@ class LandingReader(SimpleDataSourceStreamReader):
 
     def _contract(self) -> str:
         digest = self._contracts.current(self._options.stream)
-        if digest is None:  # each start of a consumer makes one current before it reads
+        if digest is None:  # each start of a consumer makes a contract current before it reads
             from lakeproof.errors import LakeproofError
 
             raise LakeproofError(

@@ -1,4 +1,4 @@
-"""Unpack gzip up to a limit: in time that grows with what goes in and what comes out, and in one copy."""
+"""Unpack gzip up to a limit: in time linear in the input and output, and with a single copy."""
 
 import io
 import re
@@ -6,42 +6,42 @@ import zlib
 
 _GZIP = 31  # zlib's number for gzip's format, checksums included
 _STEP = 1 << 20
-# A member's first slice is small, since what lies behind a short member is copied, and looked at again for the next.
+# A member's first slice is small, since the bytes after a short member are copied, and read again for the next member.
 _FIRST_SLICE = 1 << 9
 _LAST_SLICE = 1 << 18
-# No byte of gzip unpacks to more.
+# No byte of gzip unpacks to more bytes.
 _MOST_OF_A_BYTE = 2_064
 _ZEROS = re.compile(rb"\0*+")
 
 
 class UnpackError(Exception):
-    """It is not gzip, or damaged, or cut short."""
+    """The input is not gzip, or is damaged or truncated."""
 
 
 class CutShortError(UnpackError):
-    """It ends inside a member."""
+    """The input ends inside a member."""
 
 
 class TooLargeError(Exception):
-    """It has more bytes than the limit."""
+    """The output has more bytes than the limit."""
 
 
 def unpack(packed: bytes, most: int) -> bytes:
-    """Unpack all members of a gzip file, `most` bytes at most; zeros may follow each."""
+    """Unpack all members of a gzip file, to at most `most` bytes; zeros may follow each member."""
     unpacked = io.BytesIO()
     position = 0
     while position < len(packed):
         behind = _unpack_member(packed, position, unpacked, most)
         position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # if only nothing, it matches
-    return unpacked.getvalue()  # no copy: it hands over its own buffer
+    return unpacked.getvalue()  # no copy: BytesIO returns its own buffer
 
 
 def unpack_beginning(packed: bytes, most: int) -> tuple[bytes, UnpackError] | None:
-    """Unpack what can be relied on of a gzip file that :func:`unpack` refuses; and why it ends there.
+    """Unpack the sound beginning of a gzip file that :func:`unpack` refuses; return it with the reason for its end.
 
-    That is its members up to the first one that is damaged, whose checksums are right, or all that comes out of a file
-    that was cut short. What comes out of a damaged member is no use: zlib notices damage long after it begins to hand
-    out wrong bytes. None if it is not damaged. A TooLargeError is raised as by :func:`unpack`.
+    The sound beginning is all members before the first damaged one, whose checksums are right, or all output of a
+    truncated file. Output of a damaged member is useless: zlib notices damage long after it starts to return wrong
+    bytes. Return None if the file is not damaged. Raises TooLargeError like :func:`unpack`.
     """
     unpacked = io.BytesIO()
     position = sound = 0
@@ -59,7 +59,7 @@ def unpack_beginning(packed: bytes, most: int) -> tuple[bytes, UnpackError] | No
 
 
 def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int) -> int:
-    """Unpack the member at `position`; return the offset behind it."""
+    """Unpack the member at `position`; return the offset after it."""
     member = zlib.decompressobj(_GZIP)
     size = _FIRST_SLICE
     while True:
@@ -71,7 +71,7 @@ def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int
         room = most - unpacked.tell()
         before = (member.copy(), waiting, room) if room < len(waiting) * _MOST_OF_A_BYTE else None
         while True:
-            # One byte more than there may be, and never further.
+            # At most one byte more than the limit.
             room = min(_STEP, most + 1 - unpacked.tell())
             try:
                 piece = member.decompress(waiting, room)
@@ -85,12 +85,12 @@ def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int
             if member.eof:
                 return position - len(member.unused_data)
             waiting = member.unconsumed_tail
-            if not waiting and len(piece) < room:  # else there may be more to come from what was taken in
+            if not waiting and len(piece) < room:  # else there may be more output for the same input
                 break
 
 
 def _passes_limit(member: "zlib._Decompress", packed: bytes, room: int) -> bool:
-    """Whether damaged bytes unpack to more than `room` before the damage: zlib says only that it is there."""
+    """Return whether damaged bytes unpack to more than `room` before the damage, of which zlib reports no place."""
     for index in range(len(packed)):
         try:
             room -= len(member.decompress(packed[index : index + 1], room + 1))

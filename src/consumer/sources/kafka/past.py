@@ -1,4 +1,4 @@
-"""What a batch over the past of a topic reads, and what it leaves out."""
+"""The ranges of offsets that a batch over the past of a topic reads, and those that it leaves out."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _ALL_OFFSETS = 1 << 63
 
 @dataclass(frozen=True)
 class KnownOfPast:
-    """Ranges of offsets that are wanted: in the tables, yet to be read by the stream, or before its beginning."""
+    """Wanted ranges of offsets: in the tables, still to be read by the stream, or before its beginning."""
 
     accounted: list[Range]
     pending: list[Range]
@@ -18,7 +18,7 @@ class KnownOfPast:
 
 
 def known_of_past(wanted: Sequence[Range], begin: Offsets, place: Offsets) -> KnownOfPast:
-    """Tell ranges apart by where a stream begins, and by the position up to which its tables have everything."""
+    """Split ranges by the beginning of a stream, and by the position up to which its tables have everything."""
     streamed, pending = [], []
     for partition in {partition for partition, _, _ in wanted}:
         first = begin.next(partition)
@@ -31,7 +31,7 @@ def known_of_past(wanted: Sequence[Range], begin: Offsets, place: Offsets) -> Kn
 
 
 def at_most(count: int, ranges: Iterable[Range]) -> list[Range]:
-    """The first offsets of some ranges, no more than a number of them."""
+    """Return the first offsets of ranges, at most `count`."""
     taken = []
     for partition, first, end in ranges:
         if count:

@@ -22,15 +22,15 @@ _LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
 _MESSAGES_AT_ONCE = 10_000
 _WAIT_SECONDS = 0.2
 _FETCH = {
-    # Offsets come from the checkpoint; nothing is stored in Kafka, and nothing is skipped where they do not exist.
+    # Offsets come from the checkpoint; none are stored in Kafka, and none are skipped if they do not exist.
     "group.id": "lakeproof",
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
-    # Only what its producer has committed.
+    # Only messages that their producer has committed.
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "check.crcs": True,
-    # Bytes that wait in memory for a task.
+    # Data prefetched into memory for a task, in KB.
     "queued.max.messages.kbytes": 32 << 10,
     "fetch.wait.max.ms": 100,
 }
@@ -38,37 +38,37 @@ _FETCH = {
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets of a partition in a micro-batch from `start` up to `end`, or a piece of them for a task."""
+    """Offsets of a partition in a micro-batch, from `start` to before `end`, or a piece of the range for a task."""
 
     topic: str
     partition: int
     start: int
     end: int
-    begin: int  # where the range begins that this is a piece of
-    first: int = 0  # the first offset that the partition still has, if those before it are lost and were given up
+    begin: int  # beginning of the whole range, if this is a piece
+    first: int = 0  # the first offset that the partition still has, if earlier ones are lost and were given up
 
     @property
     def name(self) -> str:
-        """What the ledger calls it: the ``_source`` of its first offset."""
+        """Name in the ledger: the ``_source`` of the first offset."""
         return source_name(self.topic, self.partition, self.begin)
 
     @property
     def size(self) -> int:
-        """Offsets: some may have no message."""
+        """Number of offsets: some may have no message."""
         return self.end - self.start
 
     @property
     def etag(self) -> str:
-        """Where it ends, for the ledger."""
+        """End of the range, for the ledger."""
         return str(self.end)
 
     @property
     def landed_at(self) -> None:
-        """Nothing: its messages have times of their own."""
+        """None: each message has its own time."""
 
     @property
     def given_up(self) -> bool:
-        """Whether some of its offsets are lost and were given up."""
+        """Whether some of the offsets are lost and were given up."""
         return self.start < self.first
 
 
@@ -77,7 +77,7 @@ class MessagesLostError(LakeproofError):
 
 
 def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostError:
-    """Say which offsets are lost."""
+    """Return the error for lost offsets."""
     return MessagesLostError(
         f"Offsets {start:,} to {first - 1:,} of partition {partition} of {topic} were removed from the topic before "
         "they were read: its retention is too short, or the consumer was stopped for too long.",
@@ -87,7 +87,7 @@ def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostErro
 
 
 def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits) -> Iterator[Envelope | Messages]:
-    """Read the messages of ranges of offsets.
+    """Yield the messages of ranges of offsets.
 
     Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
     """
@@ -134,7 +134,7 @@ def _range(
     at = start
     while at < part.end:
         try:
-            # Returns at once where no offset is without a message.
+            # Returns at once if every offset has a message.
             found: list[Any] = consumer.consume(min(_MESSAGES_AT_ONCE, part.end - at), _WAIT_SECONDS)
         except KafkaException as error:
             raise unavailable(kafka, part.topic, error.args[0], problems) from error
@@ -142,7 +142,7 @@ def _range(
         for message in found:
             if problem := message.error():
                 _check(problem, part, kafka)
-                # Nothing is behind the end of the partition: what comes before it has been read.
+                # At the end of the partition, all messages before it have been read.
                 if problem.code() == KafkaError._PARTITION_EOF and message.offset() >= part.end:
                     at = part.end
             else:
@@ -157,7 +157,7 @@ def _range(
 
 
 def _check(error: KafkaError, part: OffsetRange, kafka: KafkaSettings) -> None:
-    """Raise what waiting does not mend."""
+    """Raise errors that waiting does not resolve."""
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise _why_not(part, kafka, ())
     if error.code() in (
@@ -171,7 +171,7 @@ def _check(error: KafkaError, part: OffsetRange, kafka: KafkaSettings) -> None:
 
 
 def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[str]) -> LakeproofError:
-    """Say why a range has no more messages although its end was not reached."""
+    """Return why a range has no more messages although its end was not reached."""
     try:
         extent = Topic(kafka, part.topic).extents([part.partition])[part.partition]
     except UnavailableError as error:
@@ -195,7 +195,7 @@ def _given_up(part: OffsetRange) -> Envelope:
 
 
 def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[Envelope | Messages]:
-    """Make columns of the small messages of a range, and envelopes of all others."""
+    """Yield the small messages of a range as columns, and all others as envelopes."""
     prefix = f"{part.topic}/{part.partition}/"
     small: list[Any] = []
     values: list[bytes] = []

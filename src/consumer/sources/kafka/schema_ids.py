@@ -1,7 +1,7 @@
-"""The ids that a schema registry has given to a stream's contracts; the ledger of the stream keeps them.
+"""The ids that a schema registry has assigned to a stream's contracts; the stream's ledger keeps them.
 
-So an unavailable registry changes nothing for a contract that was registered before. One that was not has no id until
-the registry is back: a wrong id would be worse than none.
+So an unavailable registry does not affect a contract that was registered before. A new contract has no id until the
+registry is available again: a wrong id would be worse than none.
 """
 
 import json
@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 30.0
 
 
 class SchemaIds:
-    """Ids of the contracts of a stream. Without the address of a registry, no contract has one."""
+    """Ids of the contracts of a stream. Without the address of a registry, no contract has an id."""
 
     def __init__(self, settings: Settings, stream: str) -> None:
         self._settings = settings
@@ -33,7 +33,7 @@ class SchemaIds:
         self._next_try = 0.0
 
     def check(self, contract: Contract) -> None:
-        """Make sure that the registry takes a contract, before anything follows it."""
+        """Check that the registry accepts a contract, before the contract is used."""
         if self._registry:
             try:
                 self._registry.check(contract)
@@ -43,14 +43,14 @@ class SchemaIds:
                 self._warn(error)
 
     def prepare(self, contract: Contract) -> None:
-        """Read what the ledger has kept, and register a contract."""
+        """Read the ids in the ledger, and register a contract."""
         if self._registry:
             ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
             self._ids = json.loads(ledger.properties.get(SCHEMA_IDS, "{}"))
             self._register(self._registry, contract)
 
     def of(self, contract: Contract) -> int | None:
-        """The id of a contract; it is registered if it was not, as one that was applied to a running stream."""
+        """Return the id of a contract; register it if necessary, such as one that was applied to a running stream."""
         if self._registry is None:
             return None
         wanted = contract.digest not in self._ids and contract.digest not in self._refused

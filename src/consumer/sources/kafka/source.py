@@ -1,7 +1,7 @@
-"""A topic as the source of a stream, by the offsets that Spark's own Kafka source fixes in the checkpoint.
+"""A topic as the source of a stream, with offsets that Spark's own Kafka source fixes in the checkpoint.
 
-Spark only finds out which offsets there are, and writes down which of them a micro-batch holds. The tasks of a
-micro-batch read the messages themselves, see :mod:`consumer.sources.kafka.read`.
+Spark only finds the available offsets, and records those of each micro-batch. The tasks of a micro-batch read the
+messages themselves, see :mod:`consumer.sources.kafka.read`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +29,10 @@ from lakeproof.state.given_up import given_up_before
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_message_columns
 
-# A range is cut into pieces for tasks, but into none that is smaller: each makes files of its own in the tables.
+# A range is split into pieces for tasks, but not into smaller ones: each piece makes its own files in the tables.
 _OFFSETS_PER_PIECE = 20_000
 _PIECES_PER_CORE = 2
-# Kafka's own default; a request may not take longer than the call that it is for.
+# Kafka's own default; a request may not take longer than its call.
 _MOST_REQUEST_MILLISECONDS = 30_000
 
 
@@ -43,7 +43,7 @@ class MessageReader:
     kafka: KafkaSettings
 
     def groups(self, parts: Sequence[OffsetRange], cores: int) -> list[list[OffsetRange]]:
-        """Cut ranges into pieces of about the same number of offsets, one for each task."""
+        """Split ranges into pieces of about the same number of offsets, one per task."""
         return [[piece] for piece in cut(parts, _PIECES_PER_CORE * cores)]
 
     def envelopes(
@@ -60,11 +60,11 @@ class MessageReader:
         return read_again(source, self.kafka, limits)
 
     def recover(self, source: str, value: bytes, limits: Limits) -> None:
-        """Nothing is packed."""
+        """Return None: messages are not compressed batches."""
 
 
 class KafkaSource(Source[OffsetRange]):
-    """The topic of a stream. With `available_now`, Spark's trigger ends with what is there by now."""
+    """The topic of a stream. With `available_now`, Spark's trigger ends with the messages available by now."""
 
     knows_its_end = True
 
@@ -90,11 +90,11 @@ class KafkaSource(Source[OffsetRange]):
 
     @property
     def reader(self) -> MessageReader:
-        """Reads messages within tasks."""
+        """The reader of messages for tasks."""
         return MessageReader(self._kafka)
 
     def check_without_tables(self) -> None:
-        """Refuse to start from the beginning if a checkpoint says that there were tables."""
+        """Refuse to start from the beginning if a checkpoint shows that there were tables."""
         checkpoint = read_checkpoint(self._settings, self._query, Offsets.from_spark)
         if checkpoint:
             raise LakeproofError(
@@ -105,7 +105,7 @@ class KafkaSource(Source[OffsetRange]):
             )
 
     def prepare(self, catalog: Catalog) -> None:
-        """Check that it is the topic that was read; the first time, record it, and where in it the stream begins."""
+        """Check that the topic is the recorded one; the first time, record it, and where the stream begins."""
         ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
         check_comes_from(self._stream, ledger, self._topic.name)
         topic_id, self._partitions = self._topic.identity()
@@ -118,11 +118,11 @@ class KafkaSource(Source[OffsetRange]):
         ensure_message_columns(catalog, self._stream)
 
     def recall(self, catalog: Catalog) -> None:
-        """Take the topic from the ledger: the brokers are not asked."""
+        """Read the topic from the ledger, without a request to the brokers."""
         self._recorded = recorded_topic(catalog.load_table(stream_tables(self._stream).ledger).properties)
 
     def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position says all
-        """Find where to go on: checkpoint, tables and topic must agree."""
+        """Find where to resume: checkpoint, tables and topic must agree."""
         place = self._place(accounted)
         self._past = place.past
         self._resumed = replace(place, past=())
@@ -138,13 +138,13 @@ class KafkaSource(Source[OffsetRange]):
         self._check_offsets(place)
 
     def waiting(self) -> dict[str, int]:
-        """How many offsets lie behind the start."""
+        """Return the number of offsets after the start."""
         if not self._available_now or self._start is None:
             return {}
         return {"offsets": self._topic.behind(self._start, self._partitions)}
 
     def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming messages, which nobody reads: Spark fixes their offsets."""
+        """Return the streaming messages, which are not read: Spark only fixes their offsets."""
         if self._start is None:
             raise RuntimeError("A source is resumed before it is read.")
         self._bulletin = bulletin
@@ -163,7 +163,7 @@ class KafkaSource(Source[OffsetRange]):
         )
 
     def held(self, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:  # noqa: ARG002 - see `rows`
-        """Read from the checkpoint which offsets a micro-batch holds."""
+        """Read the offsets of a micro-batch from the checkpoint."""
         if self._bulletin and self._bulletin.stop_file.exists():
             raise DeclinedError("The micro-batch was not begun: the consumer ends.")
         end = read_offset(self._settings, self._query, micro_batch_id, Offsets.from_spark)
@@ -172,14 +172,14 @@ class KafkaSource(Source[OffsetRange]):
         else:
             start = read_initial_offset(self._settings, self._query, Offsets.from_spark)
         if start == end or end == self._resumed:
-            # Spark repeats what it has not recorded as done. A batch over the past may have committed since, so the
-            # newest marker no longer says that the tables have it.
+            # Spark repeats a micro-batch that it has not recorded as done. A batch over the past may have committed
+            # since, so the newest marker no longer shows that the tables have it.
             return None
-        # What a batch has read of the past is part of the position. Spark does not know of it.
+        # The past ranges that batches have read are part of the position, but unknown to Spark.
         return self._begin(start.with_past(self._past), end.with_past(self._past))
 
     def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
-        """What a paused micro-batch is by now: the stream and batches over the past may have gone on beside it."""
+        """Return the current range of a paused micro-batch: the stream or batches over the past may have advanced."""
         first, last, place = Offsets.parse(start), Offsets.parse(end), self._place(accounted)
         if past := last.past_since(first):
             left = without(past, place.past)
@@ -189,12 +189,12 @@ class KafkaSource(Source[OffsetRange]):
         return str(place), str(last.with_past(place.past))
 
     def takes_of_past(self, start: str, end: str, wanted: Sequence[Range]) -> bool:
-        """Whether a micro-batch of the past has some of what is wanted."""
+        """Return whether a micro-batch of the past has some of the wanted offsets."""
         past = Offsets.parse(end).past_since(Offsets.parse(start))
         return without(past, wanted) != past
 
     def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
-        """What a batch over the past takes next: of what is wanted, offsets before the stream's beginning; or None."""
+        """Return the next micro-batch over the past: wanted offsets before the stream's beginning; None if none."""
         start = self._place(accounted)
         taken = at_most(self._kafka.max_offsets_per_micro_batch, self.known_of(accounted, wanted).left)
         if not taken:
@@ -203,14 +203,14 @@ class KafkaSource(Source[OffsetRange]):
         return self._begin(start, start.with_past(taken))
 
     def known_of(self, accounted: str | None, wanted: Sequence[Range]) -> KnownOfPast:
-        """Tell apart what of some ranges the tables have, what the stream will read, and what is left to read."""
+        """Split ranges into those in the tables, those that the stream will read, and those that are left to read."""
         return known_of_past(wanted, self._known.start, self._place(accounted))
 
     def _place(self, accounted: str | None) -> Offsets:
         return Offsets.parse(accounted) if accounted else self._known.start
 
     def between(self, since: datetime, until: datetime) -> list[Range]:
-        """The ranges of offsets between two times."""
+        """Return the ranges of offsets between two times."""
         found = self._topic.between(since, until, self._partitions)
         return [(partition, first, end) for partition, (first, end) in found.items() if first < end]
 
@@ -225,20 +225,20 @@ class KafkaSource(Source[OffsetRange]):
         return Held(parts, str(start), str(end), contract)
 
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[OffsetRange]:  # noqa: ARG002
-        """What lies between two positions, which say all of it."""
+        """Return the ranges between two positions, which define them completely."""
         return self._ranges(Offsets.parse(start), Offsets.parse(end))
 
     def check(self) -> None:
-        """Make sure that the brokers respond, the topic is the one that was read, and no offset is lost."""
+        """Check that the brokers respond, the topic is the recorded one, and no offset is lost."""
         if self._start:
             self._check_offsets(self._start)
 
     def is_origin(self, position: str) -> bool:
-        """Whether a position is where the stream begins."""
+        """Return whether a position is the beginning of the stream."""
         return position == str(self._known.start)
 
     def size_of(self, parts: Sequence[OffsetRange]) -> dict[str, int]:
-        """How many partitions, and their offsets."""
+        """Return the number of partitions, and their offsets."""
         return {"partitions": len(parts), "offsets": sum(part.size for part in parts)}
 
     def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -262,7 +262,7 @@ class KafkaSource(Source[OffsetRange]):
         return found
 
     def _check_offsets(self, start: Offsets, end: Offsets | None = None) -> dict[int, int]:
-        """Make sure that the topic has what lies behind `start`; return what was given up, by partition."""
+        """Check that the topic has the offsets after `start`; return where given-up offsets end, by partition."""
         topic_id, partitions = self._topic.identity()
         self._known.check_id(topic_id)
         given_up = {}
@@ -288,12 +288,12 @@ class KafkaSource(Source[OffsetRange]):
 
 
 def cut(parts: Sequence[OffsetRange], pieces: int) -> list[OffsetRange]:
-    """Cut ranges into about `pieces` of about the same number of offsets, the largest first."""
+    """Split ranges into about `pieces` pieces of about the same number of offsets, the largest first."""
     total = sum(part.size for part in parts)
     size = max(_OFFSETS_PER_PIECE, -(-total // max(pieces, 1)))
     found = []
     for part in parts:
-        # What is lost is one dead letter, however many tasks there are.
+        # Lost offsets are one dead letter, regardless of the number of tasks.
         begin = min(part.first, part.end) if part.given_up else part.start
         found += [replace(part, end=begin)] * part.given_up
         found += [replace(part, start=start, end=min(start + size, part.end)) for start in range(begin, part.end, size)]
