@@ -47,7 +47,7 @@ class Letters:
     Attributes
     ----------
     bronze, left
-        Rows that replays have appended to bronze, and rests of batches that they have appended to the dead letters.
+        Rows that replays have appended to bronze, and remaining parts of batches appended to the dead letters.
     tried
         Rows of the table of attempts.
     """

@@ -124,7 +124,7 @@ def orphans_removed(step: Step, table: str) -> Run:
 
 
 def unmounted(*, empty: bool) -> Run:
-    """The consumer is killed with pending files; the landing zone is not mounted at the next start, but later."""
+    """The consumer is killed with pending files; the landing zone is unmounted at the next start, and mounted later."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(Step.BRONZE_APPENDED)

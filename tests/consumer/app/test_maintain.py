@@ -192,7 +192,7 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert session_of(filled).table("lake.gold.totals").count() == windows
     assert session_of(filled).table("lake.gold.totals.refs").count() == 2
 
-    # Nothing is removed from a table that asks for it.
+    # Nothing is removed from a table whose property gc.enabled is false.
     kept = all_done["silver.orders"]
     assert kept.remark == "Nothing is removed: its property gc.enabled is false."
     assert f"  {kept.remark}" in list(lines([kept], dry_run=False))

@@ -172,7 +172,7 @@ def test_dead_letters_without_the_number_of_their_attempt_landed_so(
 
 
 def landed(settings: Settings, session_of: SessionOf, *, put_right: bool = True) -> None:
-    """Land a batch with six dead letters, and correct the contract that refused them."""
+    """Land a batch with six dead letters; if `put_right`, correct the contract that refused them."""
     land(settings, "1.json", batch(*values()))
     drain(settings, session_of)
     if put_right:
