@@ -1,4 +1,4 @@
-"""``make chaos``: the whole grid."""
+"""``make chaos``: run the whole grid."""
 
 import itertools
 import re
@@ -20,7 +20,7 @@ from lakeproof.contracts import SilverStrategy
 
 
 class Storage(StrEnum):
-    """Where the lakes lie."""
+    """Storage of the lakes."""
 
     LOCAL = LOCAL
     MINIO = MINIO
@@ -28,7 +28,7 @@ class Storage(StrEnum):
 
 
 class Source(StrEnum):
-    """Where the batches come from."""
+    """Source of the batches."""
 
     FILES = FILES
     KAFKA = KAFKA
@@ -48,9 +48,9 @@ def main(
     only: Annotated[str, typer.Option(metavar="REGEX", help="Only scenarios whose names contain this.")] = "",
     report: Annotated[Path | None, typer.Option(help="Write the grid here as Markdown.", dir_okay=False)] = None,
 ) -> None:
-    """Hurt a consumer in every way that we know of; exit 0 only if nothing was lost or doubled by it."""
+    """Hurt a consumer in every known way; exit 0 only if nothing was lost or doubled."""
     console = Console(width=None if sys.stdout.isatty() else 180)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is stopped then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all started processes are stopped then, too
     folder = Path(tempfile.mkdtemp(prefix="lakeproof-chaos-"))
     rows: list[Row] = []
     starts: list[float] = []
@@ -85,7 +85,7 @@ def main(
 
 
 def _options(folder: Path, where: str, catalog: Catalog, origin: str, seed: int) -> Options:
-    """Lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
+    """Return options; lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
     strategy = SilverStrategy.STATE if where == MINIO else SilverStrategy.MERGE
     return Options(folder, where == MINIO, seed, catalog=catalog, strategy=strategy, kafka=origin == KAFKA)
 

@@ -1,4 +1,4 @@
-"""A consumer that ends says what to do. Here that is done, to the letter, and it is started again."""
+"""A consumer that ends gives advice. Follow it to the letter, and start the consumer again."""
 
 import re
 import shlex
@@ -33,7 +33,7 @@ def go_on(bench: Bench, outcome: Outcome) -> Outcome:
 
 
 def ended(bench: Bench, outcome: Outcome) -> None:
-    """See that the consumer ended with a clear line, and do what it says."""
+    """Check that the consumer ended with a clear line, and follow its advice."""
     consumer = bench.consumer
     outcome.problems += bench.unclear_end()
     if outcome.problems or consumer is None:
@@ -46,7 +46,7 @@ def ended(bench: Bench, outcome: Outcome) -> None:
 
 
 def follow(bench: Bench, told: str) -> str:
-    """Do the first thing that an error advises; return what that is."""
+    """Follow the first advice of an error; return it."""
     if statement := _STATEMENT.search(told):
         bench.run_program("tests.chaos.maintenance", "sql", statement[1])
         return statement[1]

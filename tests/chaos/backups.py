@@ -1,4 +1,4 @@
-"""Copies of a lake's pieces, taken and put back while nothing uses the lake: in its folder, or in its bucket."""
+"""Copies of a lake's pieces, taken and restored while nothing uses the lake: in its folder, or in its bucket."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _ON_S3 = {Piece.CHECKPOINTS, Piece.WAREHOUSE}
 
 
 class BackUp:
-    """A copy of some pieces as they are now.
+    """A copy of some pieces in their current state.
 
     Parameters
     ----------
     lake
-        Whose.
+        The lake.
     name
-        Tells copies of one lake apart.
+        Name that distinguishes copies of one lake.
     which
         The pieces.
     """
@@ -43,7 +43,7 @@ class BackUp:
                 pieces.back_up(lake.settings, self._folder, piece)
 
     def restore(self, *which: Piece) -> bool:
-        """Put pieces back; return whether each of them had changed since."""
+        """Restore pieces; return whether all of them had changed since the copy."""
         changed = True
         for piece in which:
             before = self._digest(piece)
@@ -85,7 +85,7 @@ class BackUp:
 
 
 def _files(folder: Path, piece: Piece) -> list[Path]:
-    """All files of a piece; of a database also its log of newer pages."""
+    """Return all files of a piece, including the write-ahead log of a database."""
     roots = [folder / piece, folder / f"{piece}-wal"]
     return sorted(path for root in roots for path in (root, *root.rglob("*")) if path.is_file())
 

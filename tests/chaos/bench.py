@@ -1,4 +1,4 @@
-"""The bench on which a consumer is hurt: a lake, its storage, the consumer that runs on it, and their checks."""
+"""The bench on which a consumer is hurt: a lake, its storage, the consumer that uses it, and their checks."""
 
 import itertools
 import signal
@@ -28,53 +28,51 @@ from lakeproof.settings import S3Settings
 from lakeproof.storage.s3 import s3_client
 
 DRAIN_SECONDS = 300.0
-_MOST_DRAIN_SECONDS = 4 * DRAIN_SECONDS  # of a busy machine, whose ledger still grows
+_MOST_DRAIN_SECONDS = 4 * DRAIN_SECONDS  # on a busy machine, while the ledger still grows
 STRIKE_SECONDS = 60.0
 PROGRAM_SECONDS = 180.0
-"""Lines at the end of a log of which one says what is wrong."""
-"""What a REST catalog answers, in turn, instead of saying that a commit landed."""
 
 
 class NotStruckError(Exception):
-    """The fault did not happen: the scenario proves nothing."""
+    """Raised if the fault did not happen, so the scenario proves nothing."""
 
 
 class BrokenError(Exception):
-    """The lake or the consumer is not what it must be before a fault is tried."""
+    """Raised if the lake or the consumer is not in the state required before a fault."""
 
 
 class Catalog(StrEnum):
-    """Which catalog the lakes have."""
+    """Catalog of the lakes."""
 
     SQLITE = "sqlite"
-    """In the lake's folder, and so the landing log."""
+    """In the lake's folder, like the landing log."""
     POSTGRES = "postgres"
-    """The landing log, too: in a database of its own."""
+    """The landing log is in Postgres, too, in a database of its own."""
     REST = "rest"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a bench is set up.
+    """Setup of a bench.
 
     Parameters
     ----------
     folder
-        For all that it makes.
+        Folder for all files of the bench.
     minio
-        Whether the lake lies in MinIO, which the consumer reaches through a proxy; else in the folder.
+        Whether the lake is in MinIO, which the consumer reaches through a proxy; otherwise it is in the folder.
     seed
-        Decides what lands and when a random kill comes.
+        Determines the landed data and the times of random kills.
     lease_seconds
-        How long a lease lasts; None for as long as it is.
+        Duration of a lease; None for the default.
     mutant
         What is broken in the consumer.
     catalog
-        Which catalog the lakes have.
+        Catalog of the lakes.
     strategy
-        Silver's in the lakes.
+        Strategy of silver in the lakes.
     kafka
-        Whether batches are messages of a topic; else files.
+        Whether batches are messages of a topic; otherwise they are files.
     """
 
     folder: Path
@@ -95,15 +93,15 @@ class Options:
 
 
 class Bench:
-    """Keeps a lake and a consumer from one scenario to the next, as long as nothing is wrong with them.
+    """Keeps a lake and a consumer across scenarios, as long as nothing is wrong with them.
 
-    So the start that a kill needs is also the check of that kill, and damage adds up where it could be seen.
+    So the start after a kill is also the check of that kill, and damage accumulates where it can be seen.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.starts: dict[int, float] = {}
-        """By process: seconds from the start of a consumer after a fault to its line that it has started."""
+        """By process: seconds from the start of a consumer after a fault to its line "started"."""
         self._stack = ExitStack()
         self._lakes = 0
         self._runs = 0
@@ -112,7 +110,7 @@ class Bench:
         self._processes: list[Process] = []
         self._rest: RestCatalogServer | None = None
         self.catalog_proxy: PostgresProxy | RestProxy | None = None
-        """Before a catalog that is a server; its answers to commits are lost while :attr:`loses_answers`."""
+        """Proxy of a catalog server; answers to commits are lost while :attr:`loses_answers`."""
         self.loses_answers = False
         self._direct = self._through_proxy = S3Settings()
 
@@ -138,39 +136,39 @@ class Bench:
 
     @property
     def lake(self) -> Lake:
-        """The lake of the present scenario."""
+        """The lake of the current scenario."""
         if self._lake is None:
             raise BrokenError("there is no lake")
         return self._lake
 
     @property
     def strategy(self) -> SilverStrategy | None:
-        """Silver's in the present lake, if there is one."""
+        """Strategy of silver in the current lake, if there is one."""
         return self._lake.strategy if self._lake else None
 
     @property
     def has_lake(self) -> bool:
-        """Whether a scenario before this one has left its lake."""
+        """Whether an earlier scenario has left its lake."""
         return self._lake is not None
 
     @property
     def orders(self) -> Orders:
-        """Orders to the consumers of the present lake."""
+        """Orders to the consumers of the current lake."""
         return Orders(self.lake.folder / "orders.json")
 
     def new_lake(
         self, folder: Path | None = None, *, sinks: bool = False, strategy: SilverStrategy | None = None
     ) -> Lake:
-        """Begin with another lake; the present one and its consumer are given up.
+        """Create a new lake; the current one and its consumer are given up.
 
         Parameters
         ----------
         folder
-            Where; None for the folder of the bench.
+            Location; None for the folder of the bench.
         sinks
-            Whether its tables are sent on to topics, if it is filled from one.
+            Whether tables are sent to topics, if the lake is filled from a topic.
         strategy
-            Silver's, if it is filled from files; None for that of the bench.
+            Strategy of silver, if the lake is filled from files; None for the strategy of the bench.
         """
         self.end_consumers()
         self._lakes += 1
@@ -188,11 +186,11 @@ class Bench:
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
-        """Settings of a lake's catalog and landing log, made for it."""
+        """Create the databases of a lake's catalog and landing log; return their settings."""
         if self.catalog_proxy:
             self.catalog_proxy.close()
         if self.options.catalog is Catalog.POSTGRES:
-            # Of Iceberg's commits only: PyIceberg's transactions end with a COMMIT.
+            # Lose answers to Iceberg's commits only: PyIceberg's transactions end with a COMMIT.
             proxy = PostgresProxy(self._postgres.port, lambda tag: self.loses_answers and tag == "UPDATE 1")
             self.catalog_proxy = proxy
             return {
@@ -200,7 +198,7 @@ class Bench:
                 "LAKE_LANDING_LOG_URI": self._postgres.new_database(),
             }
         if self.options.catalog is Catalog.REST:
-            if self._rest:  # a server is one catalog
+            if self._rest:  # one server is one catalog
                 self._rest.stop()
             folder = self.options.folder / f"rest-{self._lakes}"
             self._rest = RestCatalogServer(folder, warehouse, self._direct if self.options.minio else None)
@@ -210,12 +208,12 @@ class Bench:
         return {}
 
     def give_up(self) -> None:
-        """Let no other scenario use the present lake."""
+        """Keep other scenarios from using the current lake."""
         self.end_consumers()
         self._lake = None
 
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
-        """Start a consumer; by default one that goes on until it is ended."""
+        """Start a consumer; by default one that runs until it is ended."""
         arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or ("--trigger", "200 milliseconds")))
         if self.options.mutant:
             arguments = (*arguments, "--to", self.options.mutant.layer)
@@ -227,10 +225,10 @@ class Bench:
         return self.start_victim("replay", STREAM, *options, *arguments, in_workers=in_workers)
 
     def start_victim(self, *arguments: str, in_workers: bool = False) -> Process:
-        """Start a command of the consumer that can be hurt; also while Spark's workers work, if they have hooks."""
+        """Start a command of the consumer that can be hurt; also inside Spark's workers, if these have hooks."""
         environment = self.lake.environment(self._through_proxy) | {
             ORDERS: str(self.orders.file),
-            # What a killed process leaves behind goes away with the lake.
+            # Files left by a killed process are removed with the lake.
             "TMPDIR": str(self._scratch()),
             "SPARK_LOCAL_DIRS": str(self._scratch()),
         }
@@ -244,17 +242,17 @@ class Bench:
         return self._begin("consumer", ["tests.chaos.victim", *arguments], environment)
 
     def start_program(self, *arguments: str) -> Process:
-        """Start a program that uses the lake beside the consumer, or while none runs: module and arguments."""
+        """Start a program (module and arguments) that uses the lake beside the consumer, or while none runs."""
         environment = self.lake.environment(self._direct) | {"TMPDIR": str(self._scratch())}
         return self._begin("program", list(arguments), environment)
 
     def run_program(self, *arguments: str) -> str:
-        """Run such a program to its end; return what it said.
+        """Run a program like :meth:`start_program` to its end; return its output.
 
         Raises
         ------
         BrokenError
-            It failed.
+            The program failed.
         """
         process = self.start_program(*arguments)
         code = process.wait(PROGRAM_SECONDS)
@@ -282,7 +280,7 @@ class Bench:
         return process
 
     def ready(self) -> Lake:
-        """Have a lake in which all that landed is accounted for, and a consumer that waits for more."""
+        """Return a lake in which all landed data is accounted for, with a consumer that waits for more."""
         if self._lake is None:
             self.new_lake().land(4)
         if not (self.consumer and self.consumer.alive):
@@ -294,14 +292,14 @@ class Bench:
         return self.lake
 
     def drain(self, seconds: float = _MOST_DRAIN_SECONDS, stalled_seconds: float = DRAIN_SECONDS) -> str | None:
-        """Wait until all that landed is accounted for; return what is wrong if that does not come.
+        """Wait until all landed data is accounted for; return the problem if that does not happen.
 
         Parameters
         ----------
         seconds
-            How long to wait.
+            Time to wait.
         stalled_seconds
-            How long the ledger may stay as it is meanwhile.
+            Time for which the ledger may stay unchanged meanwhile.
         """
         consumer = self.consumer
         if consumer is None:
@@ -322,14 +320,14 @@ class Bench:
         return f"not drained: {self.lake.accounted()} of {len(self.lake.files)} batches are in the ledger"
 
     def recover(self, outcome: Outcome, *, may_end: bool = False) -> Outcome:
-        """Start a consumer after the fault, drain, and check everything. A lake that is off is used no more.
+        """Start a consumer after the fault, drain, and check everything. A faulty lake is not used again.
 
         Parameters
         ----------
         outcome
-            What is known so far; what is found is added to it.
+            Results so far; findings are added.
         may_end
-            Whether the consumer may have ended because of the fault, if it said why in a clear line.
+            Whether the consumer may have ended because of the fault, if a clear line says why.
         """
         self.calm()
         self.lake.land(3)
@@ -348,7 +346,7 @@ class Bench:
         return outcome
 
     def unclear_end(self) -> list[str]:
-        """What is wrong with the way in which the consumer ended."""
+        """Return what is wrong with the consumer's end."""
         consumer = self.consumer
         if consumer is None or (code := consumer.wait(60)) is None:
             return ["the consumer neither goes on nor ends"]
@@ -357,14 +355,14 @@ class Bench:
         return [] if clear else [f"it ended with {code} and no clear line: {consumer.last_words()}"]
 
     def calm(self) -> None:
-        """Take back what disturbs."""
+        """Remove all disturbances."""
         self.loses_answers = False
         self.orders.take_back()
         if self.options.minio:
             self.proxy.lift()
 
     def check(self, outcome: Outcome) -> None:
-        """Count, and let ``reader verify`` count."""
+        """Count units, and run ``reader verify``."""
         counted = self.lake.count()
         outcome.lost += counted.lost
         outcome.doubled += counted.doubled
@@ -374,7 +372,7 @@ class Bench:
             outcome.problems.append(f"verify: exit code {verified.exit_code}: {', '.join(off) or verified.said}")
 
     def order(self, step: Step, act: Act, files: int = 6) -> Process:
-        """Let the running consumer act at a step of its next micro-batch; return it when it has come there."""
+        """Let the running consumer act at a step of its next micro-batch; return it once it has reached the step."""
         self.ready()
         consumer = self.consumer
         assert consumer is not None
@@ -387,14 +385,14 @@ class Bench:
         return consumer
 
     def kill_at(self, step: Step) -> None:
-        """SIGKILL at a step."""
+        """Kill the consumer with SIGKILL at a step."""
         consumer = self.order(step, Act.KILL)
         if consumer.wait(10) != -signal.SIGKILL:
             raise NotStruckError(f"it was not killed {step}")
         consumer.end_all()
 
     def end_consumers(self) -> None:
-        """SIGKILL every consumer."""
+        """Kill every consumer with SIGKILL."""
         for process in self._processes:
             process.end_all()
         self._processes.clear()

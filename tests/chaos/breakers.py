@@ -1,4 +1,4 @@
-"""Scenarios of a breaker that pauses: killed around the pause and its acceptance, a restart does not slip past it."""
+"""Scenarios of a breaker that pauses: kills around the pause and its acceptance; a restart does not bypass it."""
 
 import signal
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _FILES_AT_ONCE = "LAKE_MAX_FILES_PER_MICRO_BATCH"
 
 
 def pause_killed(step: Step, *, lost: bool = False) -> Run:
-    """Killed as it pauses; it pauses again at each restart, whatever has landed since, until an operator accepts."""
+    """A consumer killed while pausing pauses at each restart, whatever has landed since, until an operator accepts."""
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
@@ -33,7 +33,7 @@ def pause_killed(step: Step, *, lost: bool = False) -> Run:
 
 
 def accept_killed(step: Step) -> Run:
-    """`consumer accept` is killed: what it has recorded counts, and otherwise the stream stays paused."""
+    """`consumer accept` is killed: an acceptance that it recorded counts, otherwise the stream stays paused."""
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
@@ -50,7 +50,7 @@ def accept_killed(step: Step) -> Run:
 
 
 def accepted_and_killed(step: Step, *, lost: bool = False) -> Run:
-    """Killed as what was accepted is committed: it is finished, and the next pause is one of its own."""
+    """A consumer killed while committing accepted data finishes that data, and the next pause is a separate one."""
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
@@ -74,7 +74,7 @@ def accepted_and_killed(step: Step, *, lost: bool = False) -> Run:
 
 
 def _prepare(bench: Bench) -> None:
-    """Have a stream that is stopped, of a lake of its own, whose contract has a breaker that pauses."""
+    """Prepare a new lake with a stopped stream, whose contract has a breaker that pauses."""
     lake = bench.new_lake()
     lake.letters = Letters()
     custom = "customProperties:\n"
@@ -86,7 +86,7 @@ def _prepare(bench: Bench) -> None:
 
 
 def _pause(bench: Bench, step: Step | None = None) -> None:
-    """Let the breaker trip: the consumer is killed at a step of that, or pauses."""
+    """Let the breaker trip: the consumer pauses, or is killed at a step of the pause."""
     bench.lake.land_refused(4, every=1)
     if step:
         bench.orders.give(step, Act.KILL)
@@ -97,7 +97,7 @@ def _pause(bench: Bench, step: Step | None = None) -> None:
 
 
 def _pauses_again(bench: Bench, outcome: Outcome) -> None:
-    """Good units land, and it is cut in other ways: nothing is committed."""
+    """Check that nothing is committed when good units land, and when micro-batches are cut in other ways."""
     lake = bench.lake
     before = {table: _rows(bench, table) for table in (TABLES.bronze, TABLES.dead_letters)}
     lake.land(4)
@@ -111,7 +111,7 @@ def _pauses_again(bench: Bench, outcome: Outcome) -> None:
 
 
 def _not_paused(bench: Bench) -> str | None:
-    """Start the consumer; return what is wrong unless it ends with the exit code of a pause."""
+    """Start the consumer; return the problem unless it ends with the exit code of a pause."""
     consumer = bench.start()
     code = consumer.wait(PROGRAM_SECONDS)
     consumer.end_all()
@@ -130,7 +130,7 @@ def _accept(bench: Bench) -> None:
 
 
 def _replayed(bench: Bench, outcome: Outcome) -> Outcome:
-    """Commit what was accepted, then allow it, and replay it into bronze."""
+    """Commit the accepted data, then allow its kinds, and replay it into bronze."""
     lake = bench.lake
     if bench.recover(outcome).problems:
         return outcome

@@ -1,4 +1,4 @@
-"""Where the project is, and an environment that the caller's settings do not reach."""
+"""Root of the project, and an environment without the caller's settings."""
 
 import os
 from pathlib import Path
@@ -9,9 +9,9 @@ _FOREIGN = ("LAKE_", "AWS_", "CHAOS_", "SPARK_", "PYSPARK_", "MINIO_")
 
 
 def clean_environment() -> dict[str, str]:
-    """The caller's environment without what would change our programs."""
+    """Return the caller's environment without variables that would affect our programs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-    # Neither the instance metadata service nor a profile of the user's may answer for a key.
+    # Keys must come neither from the instance metadata service nor from a profile of the user.
     return kept | {
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": os.devnull,

@@ -1,4 +1,4 @@
-"""Scenarios in which the consumer is suspended or doubled, or what it stands on fails."""
+"""Scenarios in which the consumer is suspended or doubled, or a dependency fails."""
 
 import contextlib
 import os
@@ -27,11 +27,11 @@ _SOUND = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T00:00:
 
 
 def suspended(bench: Bench, step: Step = Step.BRONZE_PREPARED) -> Outcome:
-    """Suspended past its lease, replaced, and woken up in the middle of an append."""
+    """A consumer is suspended past its lease, replaced, and woken up in the middle of an append."""
     outcome = Outcome(hits=1)
     first = bench.order(step, Act.SUSPEND)
     if locked := bench.lake.locked():
-        # Another of its queries was writing just then. SQLite lets nobody write until that process goes on or ends.
+        # Another of its queries was just writing. SQLite blocks all other writers until that process continues or ends.
         bench.give_up()
         raise NotStruckError(f"it was suspended while it held the lock of {locked}")
     time.sleep((bench.options.lease_seconds or LEASE_SECONDS) + 2)
@@ -61,7 +61,7 @@ def two_at_once(bench: Bench) -> Outcome:
 
 
 def overwritten(bench: Bench) -> Outcome:
-    """A file is overwritten between a crash after bronze and the restart: verify says so, and nothing else is off."""
+    """A file is overwritten between a crash after bronze and the restart: verify reports it, and no other problem."""
     bench.kill_at(Step.BRONZE_APPENDED)
     uri = min(bench.lake.unfinished())
     bench.lake.overwrite(uri, b'[{"another": "content"}]')
@@ -73,12 +73,12 @@ def overwritten(bench: Bench) -> Outcome:
     outcome.lost, outcome.doubled = counted.lost, counted.doubled
     if verified.exit_code != 1 or verified.off() != {uri: "changed"}:
         outcome.problems.append(f"verify: exit code {verified.exit_code}: {sorted(verified.off().values())}")
-    bench.give_up()  # it stays off
+    bench.give_up()  # its fault remains
     return outcome
 
 
 def landed_again(bench: Bench) -> Outcome:
-    """A file that lands under another name once more is two files; verify names them."""
+    """A file that lands again under another name is two files; verify names them."""
     bench.ready()
     first = bench.lake.files[0]
     again = bench.lake.land_again(first)
@@ -90,7 +90,7 @@ def landed_again(bench: Bench) -> Outcome:
 
 
 def trailing_garbage(bench: Bench) -> Outcome:
-    """Something follows the array of a batch: no reader may take the array and forget the rest."""
+    """Bytes follow the array of a batch: no reader may accept the array and ignore the rest."""
     bench.ready()
     batch = b"[" + msgspec.json.encode(_SOUND) + b"] and more"
     bench.lake.land_as_it_is("garbage-at-its-end.json", batch, [(TABLES.dead_letters, 0)])
@@ -98,7 +98,7 @@ def trailing_garbage(bench: Bench) -> Outcome:
 
 
 def minio_killed(request: str, phase: str) -> Callable[[Bench], Outcome]:
-    """MinIO dies while a request is under way, or is done and not answered, and is back after 5 s."""
+    """MinIO dies during a request, or before answering a completed one, and is back after 5 s."""
 
     def run(bench: Bench) -> Outcome:
         _hold(bench, Rule("hold", request, phase, every=_which(request), once=True, drop=phase == "response"))
@@ -112,7 +112,7 @@ def minio_killed(request: str, phase: str) -> Callable[[Bench], Outcome]:
 
 
 def disturbed(rule: Rule, seconds: float = 10) -> Callable[[Bench], Outcome]:
-    """Requests to MinIO fail or take long for a while, as batches land."""
+    """Requests to MinIO fail or are slow for a while, as batches land."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
@@ -126,7 +126,7 @@ def disturbed(rule: Rule, seconds: float = 10) -> Callable[[Bench], Outcome]:
 
 
 def commit_held_back(*, killed: bool) -> Callable[[Bench], Outcome]:
-    """The metadata of a commit arrives 10 s late, and the consumer waits for it or is killed meanwhile."""
+    """The metadata of a commit arrives 10 s late; the consumer waits, or is killed meanwhile."""
 
     def run(bench: Bench) -> Outcome:
         _hold(bench, Rule("hold", METADATA_PUT, every=2, once=True))
@@ -156,7 +156,7 @@ def catalog_locked(bench: Bench) -> Outcome:
 
 
 def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
-    """The catalog's database is away for 10 s in the middle of an append, or while a consumer starts."""
+    """The catalog's database is missing for 10 s in the middle of an append, or while a consumer starts."""
 
     def run(bench: Bench) -> Outcome:
         consumer = bench.order(Step.BRONZE_PREPARED, Act.WAIT)
@@ -180,7 +180,7 @@ def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
 
 
 def answers_lost(bench: Bench, *, seconds: float = 15) -> Outcome:
-    """For a while, every commit that lands in the catalog is answered with an error, or not at all."""
+    """For a while, every commit that lands in the catalog gets an error as its answer, or no answer."""
     bench.ready()
     proxy = bench.catalog_proxy
     assert proxy is not None
@@ -193,7 +193,7 @@ def answers_lost(bench: Bench, *, seconds: float = 15) -> Outcome:
 
 
 def disk_full(bench: Bench) -> Outcome:
-    """The disk with everything on it is full for a micro-batch."""
+    """The disk that holds everything is full for a micro-batch."""
     with _small_disk(bench.options.folder / "disk") as disk:
         if disk is None:
             return Outcome(possible=False)
@@ -212,7 +212,7 @@ def disk_full(bench: Bench) -> Outcome:
 
 
 def _which(request: str) -> int:
-    """An append commits twice: what is staged, then what readers see. The second one counts."""
+    """Return which matching request counts: an append commits first staged data, then the data that readers see."""
     return 2 if request == METADATA_PUT else 1
 
 
@@ -226,7 +226,7 @@ def _hold(bench: Bench, rule: Rule) -> None:
 
 @contextmanager
 def _small_disk(folder: Path) -> Iterator[Path | None]:
-    """A small file system in memory; None where this user may not mount one."""
+    """Mount a small file system in memory; yield None if this user may not mount one."""
     folder.mkdir(parents=True)
     try:
         mounted = os.geteuid() == 0 and not subprocess.call(

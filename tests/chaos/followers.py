@@ -1,7 +1,7 @@
-"""Readers beside a lake that is maintained, as programs: DuckDB and PyIceberg; and streams of Spark.
+"""Programs that read a lake while it is maintained: DuckDB and PyIceberg, and streams of Spark.
 
-A query that began must end well, unless it takes longer than snapshots are kept, as docs/operations/maintenance.md
-says; rows never become fewer, and none is there twice. A stream that is registered goes on after any time.
+A query must succeed unless it takes longer than snapshots are kept, as docs/operations/maintenance.md says. The number
+of rows never decreases, and none is duplicate. A registered stream can continue after any time.
 """
 
 import json
@@ -23,21 +23,21 @@ from lakeproof.tables.names import POSITION, SOURCE
 from reader.connect import connect
 
 KEEP_SECONDS = 45.0
-"""For how long snapshots are kept in these lakes."""
+"""How long these lakes keep snapshots."""
 _PLACES = f"SELECT count(*), count(DISTINCT ({SOURCE}, {POSITION})) FROM {TABLES.bronze}"
-# What Iceberg says to a stream whose snapshot has expired.
+# Iceberg's errors for a stream whose snapshot has expired.
 _EXPIRED = ("expired", "Cannot find snapshot", "Cannot load current offset", "was removed")
 
 
 class Report(msgspec.Struct):
-    """What a reader has seen."""
+    """Observations of a reader."""
 
     problems: list[str] = []
     notes: list[str] = []
 
 
 def engines(settings: Settings, folder: Path) -> Report:
-    """Count again and again by DuckDB and by PyIceberg, each time anew."""
+    """Count rows with DuckDB and PyIceberg again and again, each time from scratch."""
     report, most, queries, slow = Report(), {"duckdb": 0, "pyiceberg": 0}, 0, 0
     while not (folder / "end").exists():
         for engine in most:
@@ -70,9 +70,9 @@ def _by_pyiceberg(settings: Settings) -> tuple[int, int]:
 
 
 def streams(settings: Settings, folder: Path) -> Report:
-    """Two streams that are idle for longer than the retention between two rounds: registered, and not.
+    """Run two streams, registered and not, that are idle between rounds for longer than the retention.
 
-    They read two tables: what a registered one needs, another one of the same table has, too.
+    They read two tables, since a registered stream would also keep snapshots for another stream of its table.
     """
     spark = start_session(settings, "followers")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
@@ -81,7 +81,7 @@ def streams(settings: Settings, folder: Path) -> Report:
     while True:
         is_last = (folder / "end").exists()
         until = datetime.now(UTC) + timedelta(hours=1)
-        hold(open_catalog(settings), TABLES.bronze, "stream", until, oldest=True)  # where it begins; then longer
+        hold(open_catalog(settings), TABLES.bronze, "stream", until, oldest=True)  # from its beginning; then longer
         _take(spark, folder, "registered", TABLES.bronze)
         if not ended_by:
             try:
@@ -110,17 +110,17 @@ def streams(settings: Settings, folder: Path) -> Report:
 
 
 def _take(spark: SparkSession, folder: Path, name: str, table: str) -> None:
-    """Let a stream take all that is new in a table since its last round."""
+    """Let a stream take all new rows of a table since its last round."""
     output = folder / name
     output.mkdir(exist_ok=True)
 
     def write(rows: DataFrame, number: int) -> None:
         places = [[row[0], row[1]] for row in rows.select(SOURCE, POSITION).collect()]
-        (output / f"{number}.json").write_text(json.dumps(places))  # a batch that is repeated has the same number
+        (output / f"{number}.json").write_text(json.dumps(places))  # a repeated batch has the same number
 
     stream = spark.readStream.format("iceberg").option("streaming-skip-overwrite-snapshots", "true")
     writer = stream.load(f"lake.{table}").writeStream.foreachBatch(write)
-    # Not `availableNow`: with it, a stream of Iceberg needs the snapshot at which it began at each start.
+    # Not `availableNow`: with it, each start of an Iceberg stream needs the snapshot at which the stream began.
     query = writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).start()
     try:
         query.processAllAvailable()
@@ -137,7 +137,7 @@ def _taken(folder: Path, name: str) -> list[tuple[str, int]]:
 
 
 def main(what: str, folder: Path) -> None:
-    """Read until a file `end` is in the folder, then leave a report there."""
+    """Read until the folder contains a file `end`, then write a report there."""
     report = {"engines": engines, "streams": streams}[what](load_settings(), folder)
     (folder / f"{what}.json").write_bytes(msgspec.json.encode(report))
 

@@ -1,4 +1,4 @@
-"""What came of the scenarios: verdicts, and the grid of them."""
+"""Outcomes of the scenarios: verdicts, and the grid."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from rich.text import Text
 
 
 class Verdict(StrEnum):
-    """What a scenario proved."""
+    """Verdict on a scenario."""
 
     GREEN = "green"
     RED = "red"
@@ -18,18 +18,18 @@ class Verdict(StrEnum):
 
 @dataclass
 class Outcome:
-    """What came of a scenario on one storage.
+    """Outcome of a scenario on one storage.
 
     Parameters
     ----------
     hits
         How often the fault really struck.
     lost, doubled
-        Units that no table has; rows that have no unit of their own. Both as the harness itself counts.
+        Units that no table has; rows without a unit of their own. Both are counted by the harness itself.
     problems
-        Whatever else is wrong, in words.
+        Other problems, as text.
     notes
-        What is worth knowing.
+        Remarks.
     possible
         Whether this machine allows the fault.
     """
@@ -43,14 +43,14 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Green only where the fault struck, and nothing came of it."""
+        """Green only if the fault struck and did no harm."""
         if not self.possible:
             return Verdict.NOT_POSSIBLE
         harmless = not (self.lost or self.doubled or self.problems)
         return Verdict.GREEN if self.hits and harmless else Verdict.RED
 
     def why(self) -> list[str]:
-        """What there is to say about it."""
+        """Return the reasons for the verdict, and remarks."""
         return (["the fault never struck"] if self.possible and not self.hits else []) + self.problems + self.notes
 
 
@@ -69,13 +69,13 @@ _STYLES = {Verdict.GREEN: "green", Verdict.RED: "bold red", Verdict.NOT_POSSIBLE
 
 
 def passed(rows: Sequence[Row]) -> bool:
-    """Whether all that was possible is green, and something was."""
+    """Return whether all possible scenarios are green, and at least one is."""
     verdicts = [row.outcome.verdict for row in rows]
     return Verdict.RED not in verdicts and Verdict.GREEN in verdicts
 
 
 def as_table(rows: Iterable[Row]) -> Table:
-    """The grid for people."""
+    """Return the grid as a table for the terminal."""
     table = Table(title="Chaos")
     for heading in _HEADINGS:
         table.add_column(heading, justify="right" if heading in ("hits", "lost", "doubled", "seconds") else "left")
@@ -86,7 +86,7 @@ def as_table(rows: Iterable[Row]) -> Table:
 
 
 def as_markdown(rows: Iterable[Row]) -> str:
-    """The grid as a Markdown table."""
+    """Return the grid as a Markdown table."""
     lines = [_HEADINGS, ["---"] * 2 + ["---:"] * 4 + ["---"] * 2]
     lines += [[cell.replace("|", "\\|") for cell in _cells(row)] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

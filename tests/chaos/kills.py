@@ -19,7 +19,7 @@ _HANG_SECONDS = 60.0
 
 
 def at(step: Step) -> Callable[[Bench], Outcome]:
-    """Killed by a hook that stands at a step."""
+    """The consumer is killed by a hook at a step."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
@@ -29,7 +29,7 @@ def at(step: Step) -> Callable[[Bench], Outcome]:
 
 
 def at_and_lost(step: Step, *, landing_log: bool) -> Callable[[Bench], Outcome]:
-    """The same, and the checkpoint is lost, with the landing log or without it."""
+    """The consumer is killed at a step, and the checkpoint is lost, with the landing log or without it."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
@@ -42,7 +42,7 @@ def at_and_lost(step: Step, *, landing_log: bool) -> Callable[[Bench], Outcome]:
 
 
 def during_append(bench: Bench) -> Outcome:
-    """Data files and a manifest are there, the table's metadata is not."""
+    """The consumer is killed when data files and a manifest exist, but not the table's metadata."""
     bench.ready()
     before = bench.lake.table_location()
     _kill_at_file(bench, _METADATA, r"-m0\.avro$")
@@ -53,11 +53,11 @@ def during_append(bench: Bench) -> Outcome:
 
 
 def during_checkpoint(part: str) -> Callable[[Bench], Outcome]:
-    """While Spark writes a file of the checkpoint: ``offsets`` or ``commits``."""
+    """The consumer is killed while Spark writes a file of the checkpoint: ``offsets`` or ``commits``."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
-        # Locally a file is written under another name first; on S3 it is there when its upload is complete.
+        # A local file is first written under another name; on S3, it exists once its upload is complete.
         seen = _kill_at_file(bench, f"{_CHECKPOINT}/{part}", r"/\d+$" if bench.options.minio else r"^\.\d+\..*\.tmp$")
         if not bench.options.minio and _checkpoint_file(bench, part, seen).exists():
             bench.recover(Outcome())
@@ -68,7 +68,7 @@ def during_checkpoint(part: str) -> Callable[[Bench], Outcome]:
 
 
 def at_random(kills: int) -> Callable[[Bench], Outcome]:
-    """Killed again and again on one lake while batches land: the group, the driver's Python or its JVM alone."""
+    """A lake's consumers are killed repeatedly while batches land: the group, the driver's Python or its JVM alone."""
 
     def run(bench: Bench) -> Outcome:
         outcome, chance = Outcome(), random.Random(bench.options.seed)
@@ -81,7 +81,7 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
                 bench.lake.land(5)
                 seconds = chance.uniform(0, 4)
             else:
-                consumer.end_all()  # it was drained: what follows is a start with work to do, and a kill within it
+                consumer.end_all()  # it was drained: now a start with pending work, and a kill within it
                 bench.lake.land(5)
                 bench.consumer = consumer = bench.start()
                 seconds = chance.uniform(0, 10)
@@ -93,19 +93,19 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
             parts[part] += 1
             outcome.hits += 1
             bench.recover(outcome)
-            consumer.end_all()  # what outlived a driver
+            consumer.end_all()  # processes that outlived a driver
             if outcome.problems:
                 break
         whom = ", ".join(f"{count} {part}" for part, count in parts.items())
         outcome.notes.append(f"killed: {whom}; {at_start} within a start; {within} with work under way")
-        bench.give_up()  # a new checkpoint would walk through its hundreds of files four by four
+        bench.give_up()  # a new checkpoint would read its hundreds of files four at a time
         return outcome
 
     return run
 
 
 def restarted(bench: Bench) -> Outcome:
-    """Killed, and started again at once: the lease of the dead one does not block it."""
+    """A consumer is killed and restarted at once: the lease of the killed one does not block it."""
     bench.ready()
     assert bench.consumer is not None
     bench.consumer.end_all()
@@ -116,7 +116,7 @@ def restarted(bench: Bench) -> Outcome:
 
 
 def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
-    """Kill the group when such a file is created, or on MinIO while its upload is held; it never arrives then."""
+    """Kill the group when a matching file is created, or on MinIO while its upload is held, so it never arrives."""
     consumer = bench.consumer
     assert consumer is not None
     if bench.options.minio:
@@ -150,7 +150,7 @@ def _drained(bench: Bench) -> Process:
 
 
 def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> str:
-    """Kill a part of the consumer; return which one it was."""
+    """Kill a part of the consumer; return the part that was killed."""
     jvms = consumer.named("java")
     if part == "JVM" and jvms:
         for jvm in jvms:
@@ -162,6 +162,6 @@ def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> 
     if part == "driver":
         consumer.signal_itself(signal.SIGKILL)
         consumer.wait(10)
-        return part  # its JVM and workers live on for a while, and the next start comes beside them
+        return part  # its JVM and workers survive for a while, beside the next start
     consumer.end_all()
     return "group"

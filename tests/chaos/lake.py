@@ -1,4 +1,4 @@
-"""A lake under test: batches land in it, and the harness knows of every unit where it belongs."""
+"""A lake under test: batches land in it, and the harness knows where each unit belongs."""
 
 import json
 import shutil
@@ -66,9 +66,9 @@ _CHANCES = Chances(corruption=0.15, invalid_schema=0.15, extra_field=0.1, duplic
 
 @dataclass(frozen=True)
 class Count:
-    """Units that no table has, and rows that have no unit of their own.
+    """Units that no table has, and rows without a unit of their own.
 
-    Of silver a unit is a key of bronze, and a row of bronze that was decided; of gold, a record in a window.
+    In silver, a unit is a key of bronze, or a decided row of bronze; in gold, a record in a window.
     """
 
     lost: int
@@ -77,38 +77,38 @@ class Count:
 
 @dataclass(frozen=True)
 class Verified:
-    """What ``reader verify`` said."""
+    """Result of ``reader verify``."""
 
     exit_code: int
     report: dict[str, Any]
     said: str
 
     def off(self) -> dict[str, str]:
-        """Sources that are not ok, and what they are."""
+        """Sources that are not ok, with their status."""
         return {found["source"]: found["status"] for stream in self.report["streams"] for found in stream["sources"]}
 
 
 class Lake:
-    """A lake of its own.
+    """A lake for tests.
 
     Parameters
     ----------
     folder
-        Where catalog, landing log and logs are, and all else where `bucket` is None.
+        For catalog, landing log and logs; if `bucket` is None, for everything.
     bucket
         For landing zone, warehouse and checkpoints.
     s3
-        How the harness and the reader reach it.
+        Access to S3 for harness and reader.
     seed
-        Decides what lands.
+        Determines the landed data.
     others
-        Other settings: of a catalog and a landing log that are not in the folder, say.
+        Other settings, for example of a catalog and a landing log outside of the folder.
     strategy
-        Silver's.
+        Strategy of silver.
     """
 
     run_arguments: tuple[str, ...] = ()
-    """What ``consumer run`` is told of where the batches are."""
+    """Arguments that tell ``consumer run`` where the batches are."""
 
     def __init__(
         self,
@@ -140,16 +140,16 @@ class Lake:
         self.expected: set[Unit] = set()
         self.files: list[str] = []
         self.letters: Letters | None = None
-        """What becomes of dead letters, in a lake of which they are replayed."""
+        """Model of the dead letters, if they are replayed in this lake."""
         # Tasks decide the silver of every other lake with `merge`.
         self.others: dict[str, str] = {"LAKE_SILVER_DRIVER_ROWS": "0"} if seed % 2 else {}
         """Other environment variables of the consumer."""
         self.kinds: list[str] = []
-        """Kinds of events that the contract refuses, or has refused."""
+        """Kinds of events that the contract refuses, or did refuse."""
         self._batches = self._make(seed)
 
     def environment(self, s3: S3Settings) -> dict[str, str]:
-        """The environment of a program that is to use it, and to reach S3 in a way of its own."""
+        """Return the environment of a program that uses the lake, with its own access to S3."""
         own = {
             "LAKE_HOME": str(self.settings.home),
             "LAKE_LANDING": self.settings.landing.uri,
@@ -175,12 +175,12 @@ class Lake:
         return clean_environment() | own | self.others
 
     def change(self, settings: Settings) -> None:
-        """Reach it from now on in another way: the same files, catalog and landing log."""
+        """Reach the lake in another way from now on, with the same files, catalog and landing log."""
         self.settings = settings
         self._land_in(settings)
 
     def land(self, files: int) -> list[str]:
-        """Land batches, and take note of what should become of each unit; return their names."""
+        """Land batches, and record the expected place of each unit; return their names."""
         landed = []
         for _ in range(files):
             batch = next(self._batches)
@@ -190,9 +190,9 @@ class Lake:
         return landed
 
     def land_refused(self, files: int, every: int = 3) -> str:
-        """Land batches in which each so-many-th record is of a kind that the contract refuses; return that kind.
+        """Land batches in which every n-th record is of a kind that the contract refuses; return the kind.
 
-        Only the first one is cut short.
+        Only the first batch is cut short.
         """
         kind = f"kind_{len(self.kinds) + 1}"
         self.kinds.append(kind)
@@ -209,7 +209,7 @@ class Lake:
         self.write_contract(lambda text: text.replace(_ENUM, f"{_ENUM}          - value: {kind}\n", 1))
 
     def write_contract(self, change: Callable[[str], str]) -> None:
-        """Change the contract, which gets the next version."""
+        """Change the contract, and increase its version."""
         file = self._contracts / f"{STREAM}.yaml"
         major, minor, patch = load_contract(self._contracts, STREAM).version.split(".")
         newer = f"version: {major}.{int(minor) + 1}.{patch}"
@@ -217,7 +217,7 @@ class Lake:
 
     @contextmanager
     def producing(self, every: float = 0.4) -> Iterator[None]:
-        """Let a producer land a batch now and then, until the end of the context."""
+        """Let a producer land batches from time to time within the context."""
         done = Event()
 
         def produce() -> None:
@@ -233,7 +233,7 @@ class Lake:
             producing.join()
 
     def land_as_it_is(self, name: str, data: bytes, expected: Iterable[tuple[str, int]]) -> str:
-        """Land a file of the caller's own making, whose units belong to these tables and positions."""
+        """Land a file with given content, whose units belong to these tables and positions."""
         self.landing.write_new(self.zone.uri_of(name), data)
         self.files.append(name)
         self.expected |= {(table, name, position) for table, position in expected}
@@ -245,7 +245,7 @@ class Lake:
         return self.land_as_it_is(again, self.landing.read(self.zone.uri_of(name)), expected)
 
     def expect(self, source: str, batch: Batch, kind: str | None = None) -> None:
-        """Take note of what should become of a batch; `kind` is one that the contract refuses."""
+        """Record the expected result of a batch; `kind` is a kind that the contract refuses."""
         self.files.append(source)
         if self.letters:
             self.letters.landed(source, batch, kind)
@@ -257,12 +257,12 @@ class Lake:
             self.expected.add((table, source, position))
 
     def _put(self, batch: Batch) -> str:
-        """Land a batch; return what ``_source`` calls it."""
+        """Land a batch; return its ``_source``."""
         self.landing.write_new(self.zone.uri_of(batch.name), batch.data)
         return batch.name
 
     def locked(self) -> str | None:
-        """The name of a database in its folder that somebody keeps locked for 10 s, if there is one."""
+        """Return the name of a database in the folder that stays locked for 10 s, if there is one."""
         for file in sorted(self.folder.glob("*.db")):
             with closing(sqlite3.connect(file, isolation_level=None, timeout=10)) as database:
                 try:
@@ -272,7 +272,7 @@ class Lake:
         return None
 
     def accounted(self) -> int:
-        """How many rows the ledger has; 0 where there is none yet. Reads no data file."""
+        """Return the number of rows in the ledger, 0 if it is missing. Reads no data file."""
         catalog = open_catalog(self.settings)
         if not catalog.table_exists(TABLES.ledger):
             return 0
@@ -280,7 +280,7 @@ class Lake:
         return int((snapshot.summary or {})["total-records"] or 0) if snapshot else 0
 
     def drained(self) -> bool:
-        """Whether the ledger has everything that landed, and silver and gold, too."""
+        """Return whether the ledger, silver and gold have everything that landed."""
         return self.accounted() >= len(self.files) and self._has_all() and self._followed()
 
     def _has_all(self) -> bool:
@@ -288,7 +288,7 @@ class Lake:
         return set(self.files) <= set(ledger["source"].to_pylist())
 
     def _followed(self) -> bool:
-        """Whether silver and gold have taken all of bronze, where they are filled."""
+        """Return whether silver and gold, if they are filled, have taken all of bronze."""
         catalog = open_catalog(self.settings)
         end = self.marker(TABLES.ledger, bronze_query(STREAM))["micro_batch_id"] + 1
         for before, table, query in (
@@ -297,19 +297,19 @@ class Lake:
         ):
             if catalog.table_exists(table):
                 marker = self.marker(table, query)
-                # A layer whose earlier one was replaced does not follow it, whatever the numbers say.
+                # A layer does not follow a layer that was replaced, even if the numbers match.
                 if int(marker.get("end", -1)) != end or marker["checkpoint_id"] != _uuid(catalog.load_table(before)):
                     return False
         return True
 
     def marker(self, table: str, query: str) -> dict[str, Any]:
-        """The newest marker of a query in a table; empty where it has none."""
+        """Return the newest marker of a query in a table, or an empty one."""
         text = open_catalog(self.settings).load_table(table).properties.get(MARKER + query)
         found: dict[str, Any] = json.loads(text)["marker"] if text else {}
         return found
 
     def count(self) -> Count:
-        """Compare the tables with what was landed."""
+        """Compare the tables with the landed data."""
         found: Counter[Unit] = Counter()
         catalog = open_catalog(self.settings)
         for table in (TABLES.bronze, TABLES.dead_letters):
@@ -328,7 +328,7 @@ class Lake:
         )
 
     def _count_attempts(self, expected: Counter[Tried]) -> Count:
-        """Compare the attempts with what was replayed."""
+        """Compare the attempts with the expected replays."""
         if not open_catalog(self.settings).table_exists(TABLES.attempts):
             return Count(expected.total(), 0)
         names = (SOURCE, POSITION, LETTER, ATTEMPT, OUTCOME)
@@ -336,7 +336,7 @@ class Lake:
         return Count((expected - found).total(), (found - expected).total())
 
     def _count_layers(self) -> Count:
-        """Compare silver's keys and decided rows with bronze's, and what gold counted with silver's."""
+        """Compare silver's keys and decided rows with bronze, and the counts of gold with silver."""
         bronze, kept = self.column(TABLES.bronze, _KEY), self.column(SILVER.kept, _KEY)
         decided = Counter(
             place
@@ -344,7 +344,7 @@ class Lake:
             for place in zip(self.column(table, SOURCE), self.column(table, POSITION), strict=True)
         )
         duplicates = sum(self.column(SILVER.ledger, "duplicates"))
-        # Nothing is late here: a key of bronze is in silver once, and a row of bronze in one table, or a duplicate.
+        # Nothing is late here: silver has each key of bronze once, and a row of bronze is in one table, or a duplicate.
         undecided = len(bronze) - decided.total() - duplicates
         booked = sum(self.column(SILVER.ledger, "bronze")) - len(bronze)
         uncounted = len(kept) - sum(self.column(GOLD, "event_count"))
@@ -353,7 +353,7 @@ class Lake:
         return Count(lost, twice + max(-uncounted, 0))
 
     def column(self, table: str, name: str) -> list[Any]:
-        """The values of a column of a table."""
+        """Return the values of a column of a table."""
         scan = open_catalog(self.settings).load_table(table).scan(selected_fields=(name,))
         column: list[Any] = scan.to_arrow()[name].to_pylist()
         return column
@@ -372,14 +372,14 @@ class Lake:
         return Verified(done.returncode, report, done.stderr.strip())
 
     def unfinished(self) -> set[str]:
-        """Sources of bronze that the ledger does not have."""
+        """Return the sources in bronze that the ledger lacks."""
         catalog = open_catalog(self.settings)
         bronze = catalog.load_table(TABLES.bronze).scan(selected_fields=(SOURCE,)).to_arrow()
         ledger = catalog.load_table(TABLES.ledger).scan(selected_fields=("source",)).to_arrow()
         return set(bronze[SOURCE].to_pylist()) - set(ledger["source"].to_pylist())
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Put other bytes in a landed file's place. Bronze keeps what it has; dead letters can come no more."""
+        """Overwrite a landed file. Bronze keeps its rows; dead letters of the file are not expected any more."""
         uri = self.zone.uri_of(name)
         if uri.startswith("s3://"):
             bucket, _, key = uri.removeprefix("s3://").partition("/")
@@ -415,7 +415,7 @@ class Lake:
             file.unlink()
 
     def table_location(self) -> str:
-        """Where bronze's metadata stands: another place after each commit."""
+        """Return the location of bronze's metadata, which changes with each commit."""
         return open_catalog(self.settings).load_table(TABLES.bronze).metadata_location
 
     def _land_in(self, settings: Settings) -> None:
@@ -434,7 +434,7 @@ def _uuid(table: "Table") -> str:
 
 
 def _contracts(folder: Path, strategy: SilverStrategy) -> Path:
-    """The contracts that are shipped, in which the stream has a strategy."""
+    """Copy the shipped contracts, with a strategy for the stream; return the folder."""
     shutil.copytree(ROOT / "contracts", folder)
     file = folder / f"{STREAM}.yaml"
     custom = f"customProperties:\n  - property: silverStrategy\n    value: {strategy}\n"

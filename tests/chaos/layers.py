@@ -17,7 +17,7 @@ Run = Callable[[Bench], Outcome]
 
 
 def index_lost(step: Step, *, old: bool) -> Run:
-    """Strategy `state`: killed at a step, and the key index is lost, or put back as it was before."""
+    """Strategy `state`: the consumer is killed at a step, and the key index is lost, or replaced by an old copy."""
 
     def run(bench: Bench) -> Outcome:
         if bench.strategy is not SilverStrategy.STATE:
@@ -40,7 +40,7 @@ def index_lost(step: Step, *, old: bool) -> Run:
 
 
 def rebuild_killed(layer: str, step: Step) -> Run:
-    """A rebuild is killed; the consumer goes on with the old tables or says what to do, and a second one ends."""
+    """A rebuild is killed; the consumer uses the old tables or gives advice, and a second rebuild succeeds."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()

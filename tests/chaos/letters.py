@@ -1,4 +1,4 @@
-"""What must become of dead letters as they are replayed: a model that shares no code with the consumer."""
+"""Expected results of replaying dead letters: a model that shares no code with the consumer."""
 
 import json
 import zlib
@@ -13,7 +13,7 @@ from producer.encoding import JsonStyle, join_records
 Place = tuple[str, int]
 """Source, position."""
 Key = tuple[str, int, int]
-"""Of a dead letter: source, position, attempt."""
+"""Source, position and attempt of a dead letter."""
 Tried = tuple[str, int, int, int, str]
 """Source, position and attempt of a dead letter, the attempt to replay it, and its outcome."""
 
@@ -24,7 +24,7 @@ _TYPES = (b'"event_type":"page_view"', b'"event_type":"purchase"')
 
 @dataclass(frozen=True)
 class _Unit:
-    """A record: what must be allowed before it is valid; `broken` ones never are."""
+    """A record: the kind that must be allowed to make it valid; `broken` records never are."""
 
     needs: str | None = None
     broken: bool = False
@@ -32,7 +32,7 @@ class _Unit:
 
 @dataclass
 class _Letter:
-    """A dead letter: a record, or a batch with the complete records that it begins with."""
+    """A dead letter: a record, or a batch with the complete records at its beginning."""
 
     unit: _Unit
     records: list[_Unit] | None = None
@@ -47,7 +47,7 @@ class Letters:
     Attributes
     ----------
     bronze, left
-        Rows that replays have appended to bronze, and to the dead letters of what was left of batches.
+        Rows that replays have appended to bronze, and remaining parts of batches appended to the dead letters.
     tried
         Rows of the table of attempts.
     """
@@ -63,7 +63,7 @@ class Letters:
         self._allowed.add(kind)
 
     def landed(self, source: str, batch: Batch, kind: str | None = None) -> None:
-        """Take note of the dead letters of a batch; `kind` is what :func:`of_kind` has made of some records."""
+        """Record the dead letters of a batch; `kind` is the kind that :func:`of_kind` gave to some records."""
         if batch.corrupt:
             complete = len(list(_records(batch.data)))
             units = [_unit(record, kind) for record in batch.records[:complete]]
@@ -74,11 +74,11 @@ class Letters:
                 self._letters[source, position, 1] = _Letter(_unit(record, kind))
 
     def open(self) -> set[Key]:
-        """The dead letters that a replay would take."""
+        """Return the dead letters that a replay would take."""
         return {key for key, letter in self._letters.items() if letter.outcome in ("", "failed")}
 
     def replayed(self, taken: Iterable[Key] | None = None) -> None:
-        """Dead letters are replayed once, with ``--salvage``: all that are open, or some of them."""
+        """Record one replay with ``--salvage`` of all open dead letters, or of some."""
         for key in self.open() if taken is None else taken:
             (source, position, attempt), letter = key, self._letters[key]
             letter.tries += 1
@@ -109,9 +109,9 @@ class Letters:
 
 
 def of_kind(batch: Batch, kind: str, every: int = _EACH) -> Batch:
-    """The same batch, in which each so-many-th record, if valid, is of a kind that the contract does not allow.
+    """Return the batch with every n-th record, if valid, changed to a kind that the contract does not allow.
 
-    A batch that was cut short is cut behind its middle.
+    A batch that was cut short is cut in its second half.
     """
     records = [
         _with_kind(record, kind) if number % every == 0 else record for number, record in enumerate(batch.records)
@@ -137,7 +137,7 @@ def _unit(record: Record, kind: str | None) -> _Unit:
 
 
 def _records(data: bytes) -> Iterator[object]:
-    """The complete records at the beginning of an array that was cut short."""
+    """Yield the complete records at the beginning of an array that was cut short."""
     text, position = data.decode(errors="replace"), 1
     while True:
         try:

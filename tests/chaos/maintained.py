@@ -1,4 +1,4 @@
-"""Scenarios of our own maintenance: beside the stream or as a command, killed at each step, while others read."""
+"""Scenarios of our own maintenance: beside the stream or as a command, killed at each step, with other readers."""
 
 import random
 import signal
@@ -24,12 +24,12 @@ _SETTINGS = {
     "LAKE_MAINTENANCE_FILE_MIB": "1",
 }
 _STEP_SECONDS = 240.0
-_MAINTENANCE_SECONDS = 600.0  # of a program beside others that maintain the same tables
+_MAINTENANCE_SECONDS = 600.0  # for a program beside others that maintain the same tables
 _FOLLOWERS = ("engines", "streams")
 
 
 def killed(step: Step) -> Run:
-    """A consumer that maintains beside its stream is killed at a step of that, while batches land."""
+    """A consumer that maintains beside its stream is killed at a step of the maintenance, while batches land."""
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
@@ -74,7 +74,7 @@ def beside_a_replay(step: Step) -> Run:
 
 
 def two_maintainers(bench: Bench) -> Outcome:
-    """Two `consumer maintain` beside the stream: the second has another state database, so no lease keeps it away."""
+    """Two `consumer maintain` run beside the stream; the second has its own state database, so no lease stops it."""
     _prepare(bench)
     lake, outcome = bench.lake, Outcome()
     own = lake.folder / "other-state.db"
@@ -93,7 +93,7 @@ def two_maintainers(bench: Bench) -> Outcome:
 
 
 def read_all_along(kills: int) -> Run:
-    """DuckDB, PyIceberg and streams of Spark read while the consumer is killed, replays and maintains."""
+    """DuckDB, PyIceberg and Spark streams read while the consumer is killed, replays and maintains."""
 
     def run(bench: Bench) -> Outcome:
         outcome, chance = Outcome(), random.Random(bench.options.seed)
@@ -140,7 +140,7 @@ def read_all_along(kills: int) -> Run:
 
 
 def _prepare(bench: Bench, *, with_letters: bool = False) -> Letters | None:
-    """Have a lake of its own, and a consumer that maintains it again and again."""
+    """Prepare a new lake, and a consumer that maintains it repeatedly."""
     lake = bench.new_lake()
     lake.others |= _SETTINGS
     lake.run_arguments = (*lake.run_arguments, _OPTION)
@@ -151,7 +151,7 @@ def _prepare(bench: Bench, *, with_letters: bool = False) -> Letters | None:
 
 
 def _maintain(bench: Bench, outcome: Outcome) -> None:
-    """Repeat what was killed, beside the stream, whose own maintenance may have the lease."""
+    """Repeat the killed maintenance beside the stream, whose own maintenance may have the lease."""
     for _ in range(10):
         maintaining = bench.start_victim("maintain", STREAM)
         code = maintaining.wait(_MAINTENANCE_SECONDS)

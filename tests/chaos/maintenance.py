@@ -1,4 +1,4 @@
-"""Other people's maintenance, as a program of its own: plain Spark and PyIceberg, which know nothing of us."""
+"""Maintenance by other tools, as a separate program: plain Spark and PyIceberg, which know nothing of lakeproof."""
 
 import sys
 from collections.abc import Callable
@@ -21,17 +21,17 @@ PYICEBERG_JOBS = ("expire-by-pyiceberg",)
 
 
 class Maintainer:
-    """Does a job to a table. Spark is started when it is first needed."""
+    """Runs jobs on tables. Spark starts when it is first needed."""
 
     @cached_property
     def spark(self) -> SparkSession:
-        """Plain Spark, with partitions for small tables: of 200, a round would take minutes."""
+        """Plain Spark, with few shuffle partitions for small tables: with 200, a round would take minutes."""
         session = start_session(load_settings(), "maintenance")
         session.conf.set("spark.sql.shuffle.partitions", "2")
         return session
 
     def do(self, job: str, table: str) -> None:
-        """Do a job, and say so in a line: ``done JOB TABLE FILES``, with the files that it removed as orphans."""
+        """Run a job, and report it in a line: ``done JOB TABLE FILES``, with the number of removed orphans."""
         if job == "expire-by-pyiceberg":
             tables.expire_all_but_last_by_pyiceberg(load_settings(), table)
             removed: object = None
@@ -45,7 +45,7 @@ def _say(*words: object) -> None:
 
 
 def _old_orphans(spark: SparkSession, table: str) -> list[str]:
-    """As the documentation says: none of the last day."""
+    """Remove orphans as the documentation says: none of the last day."""
     yesterday = datetime.now(UTC) - timedelta(hours=25)
     options = f"older_than => TIMESTAMP '{yesterday:%F %T}', prefix_listing => true"
     found = spark.sql(f"CALL lake.system.remove_orphan_files(table => '{table}', {options})").collect()
@@ -68,13 +68,13 @@ app = typer.Typer()
 
 @app.command()
 def sql(statement: str) -> None:
-    """Run a statement by plain Spark."""
+    """Run a statement in plain Spark."""
     start_session(load_settings(), "maintenance").sql(statement).collect()
 
 
 @app.command()
 def once(jobs: str, table: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Do jobs, with commas between them, to each table."""
+    """Run comma-separated jobs on each table."""
     maintainer = Maintainer()
     for job in jobs.split(","):
         for name in table or OF_BRONZE:
@@ -83,7 +83,7 @@ def once(jobs: str, table: Annotated[list[str] | None, typer.Argument()] = None)
 
 @app.command()
 def loop(jobs: str, until: Path, names: list[str]) -> None:
-    """Do jobs to tables again and again until a file is there. What fails is said, and tried again."""
+    """Run jobs on tables again and again until a file exists. Failures are reported, and retried."""
     maintainer = Maintainer()
     for number in count(1):
         for job in jobs.split(","):

@@ -1,4 +1,4 @@
-"""Faults put into the consumer on purpose. Each must turn a scenario red, or the scenario proves nothing."""
+"""Deliberate faults in the consumer. Each must turn a scenario red, or the scenario proves nothing."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from lakeproof.errors import UnavailableError
 
 
 class Mutant(StrEnum):
-    """What is taken out or broken."""
+    """What is removed or broken."""
 
     NO_MARKER_CHECK = "no-marker-check"
     NO_LEDGER_CHECK = "no-ledger-check"
@@ -36,12 +36,12 @@ class Mutant(StrEnum):
     PAUSES_FORGOTTEN = "pauses-forgotten"
 
     def in_workers(self, command: str) -> bool:
-        """Whether it breaks Spark's workers, too, as they do the work of a command of the consumer."""
+        """Return whether the mutant also breaks Spark's workers when they work for a command of the consumer."""
         return self in _IN_WORKERS.get(command, ())
 
     @property
     def layer(self) -> str:
-        """The last layer that it is about: those behind would stop, and hide what it does."""
+        """The last layer of the mutant's fault; later layers would stop, and hide its effect."""
         return "gold" if self in (*_OF_LAYERS, *_OF_REPLAYS) else "bronze"
 
 
@@ -60,7 +60,7 @@ _OF_REPLAYS = (
     Mutant.FAILED_CLOSED,
     Mutant.PAUSES_FORGOTTEN,
 )
-"""Those of replays, which fill all layers, and of lakes in which something is replayed."""
+"""Mutants of replays, which fill all layers, and of lakes with replays."""
 _OF_LAYERS = (
     Mutant.NO_SILVER_LOOK_UP,
     Mutant.NO_MARKER_CHECK_IN_SILVER,
@@ -71,12 +71,12 @@ _OF_LAYERS = (
 
 
 def wrap(module: ModuleType | type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put `around(what is there)` in the place of that name of a module or a class, which must exist."""
+    """Replace the attribute `name` of a module or a class, which must exist, by `around` of its value."""
     setattr(module, name, around(getattr(module, name)))
 
 
 def install(mutant: Mutant) -> None:
-    """Break this process's consumer."""
+    """Break the consumer of this process."""
     {
         Mutant.NO_MARKER_CHECK: _append_without_looking,
         Mutant.NO_LEDGER_CHECK: _forget_the_ledger,
@@ -103,7 +103,7 @@ def install(mutant: Mutant) -> None:
 
 
 def _append_without_looking() -> None:
-    """No look for a marker: neither when a micro-batch or a run begins, nor before an append."""
+    """Do not check markers, neither when a micro-batch or a run begins, nor before an append."""
     from consumer.app import landing
     from consumer.iceberg import append
     from consumer.iceberg.newest import Standing
@@ -119,7 +119,7 @@ def _append_without_looking() -> None:
 
 
 def _forget_the_ledger() -> None:
-    """A landing log that was lost is made anew, and knows of nothing that the ledger has."""
+    """Recreate a lost landing log without the files that the ledger has."""
     from consumer.sources.files import resume
 
     wrap(resume, "_accounted_files", lambda _: lambda *_arguments: ())
@@ -139,7 +139,7 @@ def _need_no_lease() -> None:
 
 
 def _drop_trailing_garbage() -> None:
-    """Take the array of a batch, and forget what follows it."""
+    """Take the array of a batch, and ignore what follows it."""
     from lakeproof.judge import batch
 
     def lenient(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +153,7 @@ def _drop_trailing_garbage() -> None:
 
 
 def _compare_numbers() -> None:
-    """The protocol until November 2026: a micro-batch was done where its checkpoint had come to its number."""
+    """Use the protocol until November 2026: a micro-batch was done if its checkpoint had reached its number."""
     from consumer.iceberg import append
     from consumer.sources.files import source
     from lakeproof.checkpoint import read_checkpoint
@@ -177,7 +177,7 @@ def _compare_numbers() -> None:
 
 
 def _compare_with_nothing() -> None:
-    """Rows are compared with those of their own micro-batch alone, not with silver."""
+    """Compare rows only with rows of their own micro-batch, not with silver."""
     from consumer.layers.silver import decide
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,14 +187,14 @@ def _compare_with_nothing() -> None:
 
 
 def _leave_old_rows() -> None:
-    """The new rows of a window are added, and the old ones stay."""
+    """Add the new rows of a window, and keep the old ones."""
     from consumer.iceberg import upsert
 
     wrap(upsert, "_remove", lambda _: lambda *_arguments: None)
 
 
 def _append_to_silver_without_looking() -> None:
-    """No look for a marker in silver's tables: what was begun is appended again."""
+    """Do not check markers in silver's tables, so a begun micro-batch is appended again."""
     from consumer.iceberg import append
 
     def around(real: Callable[..., bool]) -> Callable[..., bool]:
@@ -204,14 +204,14 @@ def _append_to_silver_without_looking() -> None:
 
 
 def _fill_no_key_index() -> None:
-    """A key index that was lost stays empty."""
+    """Leave a lost key index empty."""
     from consumer.layers.silver.state import State
 
     wrap(State, "_fill", lambda _: lambda _state, _index, _silver, wanted, _start: wanted.end)
 
 
 def _compute_from_new_rows() -> None:
-    """A window is computed from the rows that are new, not from all that are in it."""
+    """Compute a window from its new rows alone, not from all of its rows."""
     from consumer.layers.gold.aggregate import GoldLayer
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -224,7 +224,7 @@ def _compute_from_new_rows() -> None:
 
 
 def _stop_reading() -> None:
-    """A range of offsets ends where the brokers have sent nothing for a moment."""
+    """End a range of offsets when the brokers have sent nothing for a moment."""
     from consumer.sources.kafka import read
 
     def around_range(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -241,7 +241,7 @@ def _stop_reading() -> None:
 
 
 def _let_iceberg_try_again() -> None:
-    """The protocol until November 2026: Iceberg repeats a refused commit, and a validator looks for another marker."""
+    """Use the protocol until November 2026: Iceberg repeats a refused commit, and a validator checks the marker."""
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import SparkSession
 
@@ -283,7 +283,7 @@ def _let_iceberg_try_again() -> None:
 
 
 def _commit_attempts_after_bronze() -> None:
-    """Bronze gets the rows of a replay before anything says which dead letters they are of."""
+    """Append the rows of a replay to bronze before the attempts record their dead letters."""
     from consumer.layers.bronze.replay import ReplayLayer
 
     def around(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,14 +303,14 @@ def _commit_attempts_after_bronze() -> None:
 
 
 def _keep_replays_from_the_ledger() -> None:
-    """The ledger gets the marker of a replay, and none of its rows."""
+    """Commit the marker of a replay to the ledger, but none of its rows."""
     from consumer.layers.bronze import replay
 
     wrap(replay, "replay_rows", lambda real: lambda *arguments: real(*arguments).slice(0, 0))
 
 
 def _take_all_letters_for_open() -> None:
-    """A replay takes every dead letter, also those that are closed or parked."""
+    """Replay every dead letter, including closed and parked ones."""
     from pyspark.sql import functions
 
     from consumer.layers.bronze import letters
@@ -322,7 +322,7 @@ def _take_all_letters_for_open() -> None:
 
 
 def _replay_without_looking() -> None:
-    """No look for the marker of a replay: what was begun is appended again."""
+    """Do not check the marker of a replay, so a begun replay is appended again."""
     from consumer.iceberg import append
 
     def around(real: Callable[..., bool]) -> Callable[..., bool]:
@@ -332,7 +332,7 @@ def _replay_without_looking() -> None:
 
 
 def _forget_interrupted_replays() -> None:
-    """Nothing asks whether the attempts have a replay that the ledger lacks."""
+    """Do not check whether the attempts have a replay that the ledger lacks."""
     from consumer.iceberg import newest
     from consumer.layers.bronze import replay
 
@@ -341,7 +341,7 @@ def _forget_interrupted_replays() -> None:
 
 
 def _drop_the_rest_of_batches() -> None:
-    """What is behind the complete records of a batch that was cut short is in no table."""
+    """Drop the bytes behind the complete records of a batch that was cut short."""
     from consumer.layers.bronze.replay_tasks import _Work
 
     def around(real: Callable[..., None]) -> Callable[..., None]:
@@ -354,7 +354,7 @@ def _drop_the_rest_of_batches() -> None:
 
 
 def _ignore_the_most_attempts() -> None:
-    """A dead letter may fail as often as it does."""
+    """Let a dead letter fail any number of times."""
     from dataclasses import replace
 
     from consumer.layers.bronze.replay import ReplayLayer
@@ -367,7 +367,7 @@ def _ignore_the_most_attempts() -> None:
 
 
 def _close_what_failed() -> None:
-    """A dead letter that fails again is closed, and its record is nowhere."""
+    """Close a dead letter that fails again, so its record is in no table."""
     from consumer.layers.bronze.replay_tasks import _Work
     from lakeproof.tables.names import ReplayOutcome
 
@@ -375,7 +375,7 @@ def _close_what_failed() -> None:
 
 
 def _forget_pauses() -> None:
-    """A run takes what landed as its trigger cuts it, whatever was paused."""
+    """Ignore pauses: cut landed data into micro-batches as the trigger does."""
     from consumer.app.landing import BronzeQuery
 
     wrap(BronzeQuery, "_take_paused", lambda _: lambda *_arguments: None)

@@ -1,6 +1,6 @@
-"""Scenarios of what operators and other tools do: restore, maintain, unmount, move, start twice, roll back.
+"""Scenarios of operators and other tools: restore, maintain, unmount, move, start twice, roll back.
 
-After each the consumer goes on by itself, or ends with a clear line whose advice is then followed to the letter.
+After each one, the consumer either continues by itself, or ends with a clear line whose advice is followed exactly.
 """
 
 import itertools
@@ -25,7 +25,7 @@ SUBSETS = [subset for size in (1, 2, 3) for subset in itertools.combinations(PIE
 TOGETHER = (Piece.WAREHOUSE, Piece.CATALOG)
 JOBS = {"plain Spark": SPARK_JOBS, "PyIceberg": PYICEBERG_JOBS}
 _REFUSED = {("compact", GOLD)}
-"""Iceberg refuses a compaction whose files got deletion vectors meanwhile, as those of gold do all the time."""
+"""Iceberg refuses to compact files that got deletion vectors meanwhile, which happens in gold all the time."""
 _LEAST_SECONDS = 10.0
 _MAINTENANCE_SECONDS = 600.0
 _OTHER_STREAM = "sensors"
@@ -33,13 +33,13 @@ _MAINTENANCE = "tests.chaos.maintenance"
 
 
 def names_of(pieces: Sequence[Piece]) -> str:
-    """Names of pieces as people say them."""
+    """Return the names of pieces as people write them."""
     words = {Piece.LANDING_LOG: "landing log", Piece.CATALOG: "catalog"}
     return " and ".join(words.get(piece, str(piece)) for piece in pieces)
 
 
 def restored(*pieces: Piece) -> Run:
-    """Pieces are put back from an older copy; batches landed after it was made, and after the consumer was stopped."""
+    """Pieces are restored from a copy; batches landed after the copy was made, and after the consumer was stopped."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
@@ -59,7 +59,7 @@ def restored(*pieces: Piece) -> Run:
 
 
 def maintained_while_running(tool: str, tables: Sequence[str] = OF_BRONZE) -> Run:
-    """Another program maintains tables again and again while batches land."""
+    """Another program repeatedly maintains tables while batches land."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
@@ -72,7 +72,7 @@ def maintained_while_running(tool: str, tables: Sequence[str] = OF_BRONZE) -> Ru
 
         before, began = len(bench.lake.files), time.monotonic()
         with bench.lake.producing(every=1.0):
-            # A job may lose against the consumer's commits, and is done in a later round.
+            # A job may lose against the consumer's commits; a later round does it.
             wait_until(lambda: not missing() or not other.alive, _MAINTENANCE_SECONDS, every=0.2)
             time.sleep(max(0.0, began + _LEAST_SECONDS - time.monotonic()))
         until.touch()
@@ -92,7 +92,7 @@ def maintained_while_running(tool: str, tables: Sequence[str] = OF_BRONZE) -> Ru
 
 
 def maintained_after_kill(step: Step, tool: str, lost: str, tables: Sequence[str] = OF_BRONZE) -> Run:
-    """Killed, then tables are maintained, and the checkpoint may be lost, with the landing log or without it."""
+    """The consumer is killed, tables are maintained; the checkpoint may be lost, with or without the landing log."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
@@ -108,7 +108,7 @@ def maintained_after_kill(step: Step, tool: str, lost: str, tables: Sequence[str
 
 
 def orphans_removed(step: Step, table: str) -> Run:
-    """Orphans of any age are removed at a step of a micro-batch, and with them what it has written."""
+    """Orphans of any age are removed at a step of a micro-batch, including files that it has written."""
 
     def run(bench: Bench) -> Outcome:
         bench.order(step, Act.WAIT)
@@ -124,7 +124,7 @@ def orphans_removed(step: Step, table: str) -> Run:
 
 
 def unmounted(*, empty: bool) -> Run:
-    """Killed with files under way; the landing zone is not mounted at the next start, and later is."""
+    """The consumer is killed with pending files; the landing zone is unmounted at the next start, and mounted later."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(Step.BRONZE_APPENDED)
@@ -145,7 +145,7 @@ def unmounted(*, empty: bool) -> Run:
 
 
 def moved(bench: Bench) -> Outcome:
-    """The landing zone is moved to another folder, with files in it that were not read."""
+    """The landing zone is moved to another folder, with files that were not read."""
     bench.kill_at(Step.BRONZE_APPENDED)
     bench.lake.change(landing_zone.moved(bench.lake.settings, bench.lake.folder / "moved-landing"))
     bench.lake.land(3)
@@ -156,7 +156,7 @@ def moved(bench: Bench) -> Outcome:
     if not any("landing move" in note for note in outcome.notes):
         outcome.problems.append("the move was not noticed")
     go_on(bench, outcome)
-    bench.give_up()  # pieces are looked for where they were
+    bench.give_up()  # pieces are looked up in their old places
     return outcome
 
 
@@ -177,7 +177,7 @@ def aliased(bench: Bench) -> Outcome:
 
 
 def two_first_starts(other_stream: bool) -> Run:
-    """Two consumers start at once on an empty lake: of one stream, or of two."""
+    """Two consumers of one stream, or of two, start at once on an empty lake."""
 
     def run(bench: Bench) -> Outcome:
         bench.new_lake().land(6)
@@ -202,12 +202,12 @@ def two_first_starts(other_stream: bool) -> Run:
 
 
 def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
-    """A table is rolled back or replaced while the consumer is stopped; it prints what undoes that."""
+    """A table is rolled back or replaced while the consumer is stopped; the consumer prints how to undo that."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
         bench.lake.land(2)
-        bench.ready()  # so that there is a commit to roll back to, also in a lake that is new
+        bench.ready()  # so that there is a commit to roll back to, even in a new lake
         bench.stop()
         bench.lake.land(3)
         done_by(bench, "once", job, table)
@@ -226,7 +226,7 @@ def undone(job: str, table: str = TABLES.bronze, advice: str = "CALL") -> Run:
 
 
 def done_by(bench: Bench, *arguments: str) -> dict[tuple[str, str], int]:
-    """Run maintenance to its end; return what it did, see :func:`_files_of`."""
+    """Run maintenance to its end; return its results, see :func:`_files_of`."""
     return _files_of(bench.run_program(_MAINTENANCE, *arguments))
 
 
@@ -235,6 +235,6 @@ def _done(process: Process) -> dict[tuple[str, str], int]:
 
 
 def _files_of(log: str) -> dict[tuple[str, str], int]:
-    """By job and table: how many orphans the last time removed."""
+    """Return, by job and table, the number of orphans in the last round."""
     found = re.findall(r"^done (\S+) (\S+) (\d+)$", log, re.MULTILINE)
     return {(job, table): int(files) for job, table, files in found}

@@ -1,4 +1,4 @@
-"""What the harness tells a victim to do, and where: a small file that the victim's hooks look into."""
+"""Orders of the harness to a victim, for certain steps: a small file that the victim's hooks read."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Step(StrEnum):
-    """The steps of a micro-batch at which a hook stands."""
+    """Steps of a micro-batch at which there is a hook."""
 
     BEFORE_JUDGEMENT = "before the judgement"
     AFTER_JUDGEMENT = "after the judgement, nothing committed"
@@ -56,9 +56,9 @@ class Step(StrEnum):
 
 
 OF_BRONZE_STEPS = tuple(Step)[: list(Step).index(Step.SILVER_DECIDED)]
-"""Those of bronze."""
+"""Steps of bronze."""
 LAYER_STEPS = tuple(Step)[list(Step).index(Step.SILVER_DECIDED) : list(Step).index(Step.REBUILD_FILLED)]
-"""Those of silver and gold."""
+"""Steps of silver and gold."""
 REPLAY_STEPS = (
     Step.BEFORE_JUDGEMENT,
     Step.JUDGED_AGAIN,
@@ -72,24 +72,24 @@ REPLAY_STEPS = (
     Step.LEDGER_PREPARED,
     Step.LEDGER_APPENDED,
 )
-"""Those of a replay, in their order; some are of a micro-batch of what landed, too."""
+"""Steps of a replay, in order; some are also steps of a micro-batch of landed data."""
 PAUSE_STEPS = tuple(Step)[list(Step).index(Step.PAUSING) : list(Step).index(Step.DEAD_LETTERS_SENT)]
-"""Those of a breaker that pauses."""
+"""Steps of a breaker that pauses."""
 SINK_STEPS = (Step.DEAD_LETTERS_SENT, Step.SILVER_SENT, Step.GOLD_SENT)
-"""Those of sinks, which only lakes with sinks come to."""
+"""Steps of sinks, which only occur in lakes with sinks."""
 
 
 MAINTENANCE_STEPS = tuple(Step)[list(Step).index(Step.REWRITING) :]
-"""Those of a maintenance beside the stream, or as a command."""
+"""Steps of a maintenance beside the stream, or as a command."""
 
 
 class Act(StrEnum):
-    """What a hook does."""
+    """Action of a hook."""
 
     KILL = "kill"
-    """SIGKILL to its own process group."""
+    """Send SIGKILL to the hook's own process group."""
     SUSPEND = "suspend"
-    """SIGSTOP to its own process group."""
+    """Send SIGSTOP to the hook's own process group."""
     WAIT = "wait"
     """Wait until the order is taken back."""
 
@@ -101,7 +101,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """Do `act` at the first `step` that comes. `number` tells one order from the next."""
+    """Do `act` at the next `step`. `number` distinguishes orders."""
 
     number: int
     step: Step
@@ -109,7 +109,7 @@ class Order:
 
 
 class Orders:
-    """The file of orders, and beside it the victim's receipt.
+    """The file of orders, with the victim's receipt beside it.
 
     Parameters
     ----------
@@ -122,21 +122,21 @@ class Orders:
         self._receipt = file.with_suffix(".struck")
 
     def give(self, step: Step, act: Act) -> None:
-        """Give an order, in place of an earlier one."""
+        """Give an order, which replaces an earlier one."""
         last = self._read()
         self._receipt.unlink(missing_ok=True)
         write_whole(self.file, msgspec.json.encode(asdict(Order((last.number if last else 0) + 1, step, act))))
 
     def take_back(self) -> None:
-        """Give no order any more; a victim that waits goes on."""
+        """Withdraw the order; a victim that waits continues."""
         self.file.unlink(missing_ok=True)
 
     def struck(self) -> bool:
-        """Whether the victim has come to the step of the newest order."""
+        """Return whether the victim has reached the step of the newest order."""
         return self._receipt.exists()
 
     def obey(self, step: Step, strike: Callable[[Act], None]) -> None:
-        """Called by the victim at each step."""
+        """Obey the order for this step, if there is one; called by the victim at each step."""
         order = self._read()
         if order is None or order.step != step or self.struck():
             return
@@ -155,7 +155,7 @@ class Orders:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file so that a reader sees all of it or nothing."""
+    """Write a file atomically for readers."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     temporary.write_bytes(data)
     temporary.replace(file)

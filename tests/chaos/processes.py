@@ -1,7 +1,7 @@
-"""Processes of the harness: started in a session of their own, and hurt and ended with all that belong to them.
+"""Processes of the harness: started in their own sessions, and hurt and ended with all processes that belong to them.
 
-A number of a process that has ended may soon be another's. So a group is signalled only while its first process was
-not waited for, and what else belongs to it is known by a mark in its environment, not by a number.
+The id of an ended process may soon be reused. So a group is signaled only until its first process was waited for,
+and other processes of the family are identified by a mark in their environment, not by id.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.0
 
 
 def groups_of(pid: int) -> tuple[int, ...]:
-    """The process groups of all that a process started, and then its own.
+    """Return the process groups of all descendants of a process, and then its own group.
 
-    Spark's JVM and workers are in groups of their own, which a signal to the consumer's does not reach.
+    Spark's JVM and workers are in groups of their own, which a signal to the consumer's group does not reach.
     """
     own, groups = os.getpgid(pid), set[int]()
     for child in psutil.Process(pid).children(recursive=True):
@@ -45,7 +45,7 @@ def groups_of(pid: int) -> tuple[int, ...]:
 
 
 def signal_groups(groups: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to process groups; to look for them takes longer than a file is written, so that is done before."""
+    """Send a signal to process groups. Find the groups before: that takes longer than writing a file."""
     for group in groups:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, number)
@@ -53,23 +53,23 @@ def signal_groups(groups: Iterable[int], number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a log, so many seconds after the start of its process."""
+    """A line of a log, with the seconds since the start of its process."""
 
     seconds: float
     values: dict[str, Any]
 
 
 class Process:
-    """A program that runs in a session of its own, with its output in a file.
+    """A program in a session of its own, with its output in a file.
 
     Parameters
     ----------
     command
         Program and arguments.
     environment
-        All of its environment.
+        The complete environment.
     log
-        Where its output goes.
+        File for the output.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
@@ -91,18 +91,18 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the program is still running."""
         return self._process.poll() is None
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for its end; return its exit code, or None where it goes on."""
+        """Wait for the program's end; return its exit code, or None if it is still running."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to its process group and those of its children, unless the program itself has ended."""
+        """Send a signal to the program's group and the groups of its children, unless the program itself has ended."""
         if self.alive:
             signal_groups(groups_of(self.pid), number)
 
@@ -111,20 +111,20 @@ class Process:
         self._process.send_signal(number)
 
     def family(self) -> list[psutil.Process]:
-        """All processes that it started, and itself, which live."""
+        """Return the program and all processes that it started, if they are alive."""
         return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
 
     def named(self, program: str) -> list[psutil.Process]:
-        """Those of its family that run a program, like ``java``."""
+        """Return the processes of the family that run a program, like ``java``."""
         found = []
         for process in self.family():
-            with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is looked at
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may end meanwhile
                 if process.name() == program:
                     found.append(process)
         return found
 
     def end_all(self) -> None:
-        """SIGKILL to all of its family, as when the machine dies; wait until they are gone."""
+        """Kill the whole family with SIGKILL, as if the machine died; wait until all processes are gone."""
         self.signal_group(signal.SIGKILL)
         self._process.wait()
         while family := self.family():
@@ -134,11 +134,11 @@ class Process:
             psutil.wait_procs(family, timeout=1)
 
     def text(self) -> str:
-        """What it has said so far."""
+        """Return the output so far."""
         return self.log.read_text(errors="replace")
 
     def said(self, event: str) -> list[Line]:
-        """The structured lines of its log about an event."""
+        """Return the structured lines about an event in the log."""
         found = []
         for line in self.text().splitlines():
             if line.startswith("{"):
@@ -150,7 +150,7 @@ class Process:
         return found
 
     def last_words(self) -> str:
-        """The line that says why it ended, or else its last one."""
+        """Return the line that says why the program ended, or else its last line."""
         lines = [line for line in self.text().splitlines() if line.strip()]
         if failed := self.said("failed"):
             return str(failed[-1].values["message"])

@@ -1,6 +1,6 @@
-"""What mitmproxy does to requests: it follows the rule in the file that ``CHAOS_RULE`` names. See proxy.py.
+"""Addon of mitmproxy that applies the rule in the file that ``CHAOS_RULE`` names to requests. See proxy.py.
 
-It runs in mitmproxy's own environment and imports nothing of the project.
+The addon runs in mitmproxy's own environment, and imports nothing of the project.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ _HITS = Path(os.environ["CHAOS_HITS"])
 
 
 class Faults:
-    """Disturbs the requests that the rule is about."""
+    """Disturbs requests that match the rule."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
 
     async def request(self, flow: HTTPFlow) -> None:
-        """A request has come whole, and was not passed on yet."""
+        """Called with a complete request, before it is passed on."""
         await self._disturb(flow, "request")
 
     async def response(self, flow: HTTPFlow) -> None:
-        """The answer has come, and the client does not have it yet."""
+        """Called with a complete response, before the client gets it."""
         await self._disturb(flow, "response")
 
     async def _disturb(self, flow: HTTPFlow, phase: str) -> None:

@@ -1,7 +1,7 @@
 """Scenarios of replays of dead letters: killed at each step, and finished by another replay or by a run.
 
-Each lands batches of which the contract refuses some records, and puts the contract right. A model says what must then
-become of every dead letter, and how often it must have been tried.
+Each scenario lands batches with records that the contract refuses, and then corrects the contract. A model computes the
+expected result of every dead letter, and the number of its attempts.
 """
 
 import random
@@ -29,23 +29,23 @@ from lakeproof.tables.names import ATTEMPT, INGESTED_AT, POSITION, SOURCE
 
 Run = Callable[[Bench], Outcome]
 COMMITTED = REPLAY_STEPS[REPLAY_STEPS.index(Step.ATTEMPTS_APPENDED) :]
-"""Steps behind the commit of attempts: what was begun must be finished."""
+"""Steps after the commit of attempts: a begun replay must be finished."""
 INTERRUPTED = COMMITTED[: COMMITTED.index(Step.LEDGER_APPENDED)]
-"""Those before the commit of the ledger: the next command has something to finish."""
+"""Committed steps before the commit of the ledger: the next command has a replay to finish."""
 IN_TURN = (Step.ATTEMPTS_APPENDED, Step.BRONZE_PREPARED, Step.BRONZE_APPENDED, Step.DEAD_LETTERS_APPENDED)
 _LETTERS = 15
 _FINISHED = "finished an interrupted replay"
 
 
 class By(StrEnum):
-    """What comes after a kill."""
+    """Command after a kill."""
 
     REPLAY = "a replay"
     RUN = "a run"
 
 
 def killed(step: Step, by: By, *, lost: str = "", tool: str = "") -> Run:
-    """Killed at a step, with the stream stopped; then pieces are lost and tables are maintained, and it is finished."""
+    """A replay is killed at a step, with the stream stopped; pieces are lost, tables maintained, and it is finished."""
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
@@ -61,7 +61,7 @@ def killed(step: Step, by: By, *, lost: str = "", tool: str = "") -> Run:
 
 
 def run_killed(step: Step) -> Run:
-    """The stream is killed at a step, with more to take, and a replay comes before its next run."""
+    """The stream is killed at a step, with pending files, and a replay precedes its next run."""
 
     def run(bench: Bench) -> Outcome:
         _, kind = _land(bench)
@@ -75,7 +75,7 @@ def run_killed(step: Step) -> Run:
 
 
 def answers_lost(bench: Bench) -> Outcome:
-    """Every commit of a replay lands, and is answered with an error, or not at all."""
+    """Every commit of a replay lands, but gets an error as its answer, or no answer."""
     letters, proxy = _prepare(bench), bench.catalog_proxy
     assert proxy is not None
     before, begun = len(proxy.lost), _begun(bench)
@@ -94,7 +94,7 @@ def answers_lost(bench: Bench) -> Outcome:
 
 
 def killed_in_turn(bench: Bench) -> Outcome:
-    """A replay is killed, then the run and the replay that are to finish it, each a step later."""
+    """A replay is killed, then the run and the replay that should finish it, each one step later."""
     _prepare(bench)
     _kill(bench, IN_TURN[0])
     for number, step in enumerate(IN_TURN[1:]):
@@ -131,7 +131,7 @@ def killed_at_random(kills: int) -> Run:
             letters = _prepare(bench)
             before = _begun(bench)
             replaying = bench.start_replay()
-            # Its start takes a few seconds, in which nothing is judged; a quarter of the kills are within it.
+            # A start takes a few seconds without judging; a quarter of the kills are within it.
             if number % 4:
                 _await_start(replaying)
             time.sleep(chance.uniform(0, 4))
@@ -149,7 +149,7 @@ def killed_at_random(kills: int) -> Run:
 
 
 def maintained_between(tool: str) -> Run:
-    """Tables are compacted and expired between two replays: the first fails, the second does not."""
+    """Tables are compacted and expired between two replays: before and after the contract allows the kind."""
 
     def run(bench: Bench) -> Outcome:
         letters, kind = _land(bench)
@@ -177,7 +177,7 @@ def maintained_within(step: Step) -> Run:
         outcome = Outcome(hits=hits)
         code = replaying.wait(PROGRAM_SECONDS)
         replaying.end_all()
-        if code != 0:  # files that it was to read were removed
+        if code != 0:  # files that the replay needed were removed
             outcome.notes.append(f"it ended with {code}: {replaying.last_words()}")
             if not replaying.said("failed"):
                 outcome.problems.append("it ended without a clear line")
@@ -189,7 +189,7 @@ def maintained_within(step: Step) -> Run:
 
 
 def refused_beside_the_stream(bench: Bench) -> Outcome:
-    """A replay is refused while the stream runs, and the stream runs on."""
+    """A replay is refused while the stream runs, and the stream keeps running."""
     _, kind = _land(bench)
     bench.lake.allow(kind)
     outcome = Outcome(hits=1)
@@ -199,7 +199,7 @@ def refused_beside_the_stream(bench: Bench) -> Outcome:
 
 
 def two_at_once(bench: Bench) -> Outcome:
-    """Of two replays that start at once, and a run beside them, one replay is let in."""
+    """Two replays and a run start at once: one of the replays is allowed."""
     letters = _prepare(bench)
     bench.orders.give(Step.ATTEMPTS_PREPARED, Act.WAIT)
     both = [bench.start_replay(), bench.start_replay()]
@@ -221,7 +221,7 @@ def two_at_once(bench: Bench) -> Outcome:
 
 
 def suspended(step: Step) -> Run:
-    """Suspended past its lease in the middle of a commit, finished by a run, and woken up."""
+    """A replay is suspended past its lease in the middle of a commit, finished by a run, and woken up."""
 
     def run(bench: Bench) -> Outcome:
         letters = _prepare(bench)
@@ -249,7 +249,7 @@ def suspended(step: Step) -> Run:
 
 
 def unmounted(bench: Bench) -> Outcome:
-    """Killed, and finished without the landing zone: dead letters have what landed."""
+    """A replay is killed, and finished without the landing zone: dead letters contain the landed bytes."""
     _prepare(bench)
     _kill(bench, Step.BRONZE_APPENDED)
     with landing_zone.unmounted(bench.lake.settings):
@@ -258,7 +258,7 @@ def unmounted(bench: Bench) -> Outcome:
 
 
 def broker_away(bench: Bench) -> Outcome:
-    """Killed, and finished without the brokers: dead letters have what was sent."""
+    """A replay is killed, and finished without the brokers: dead letters contain the sent bytes."""
     _prepare(bench)
     _kill(bench, Step.BRONZE_APPENDED)
     with brokers.dead(bench):
@@ -267,7 +267,7 @@ def broker_away(bench: Bench) -> Outcome:
 
 
 def _land(bench: Bench) -> tuple[Letters, str]:
-    """Let a stream that runs take batches with dead letters of a new kind."""
+    """Let a running stream take batches with dead letters of a new kind."""
     if not (bench.has_lake and bench.lake.letters):
         bench.new_lake().letters = Letters()
         bench.lake.land(4)
@@ -281,7 +281,7 @@ def _land(bench: Bench) -> tuple[Letters, str]:
 
 
 def _prepare(bench: Bench) -> Letters:
-    """Have a stream that is stopped, with dead letters that the contract has been corrected for."""
+    """Prepare a stopped stream, with dead letters for which the contract has been corrected."""
     letters, kind = _land(bench)
     bench.stop()
     bench.lake.allow(kind)
@@ -289,7 +289,7 @@ def _prepare(bench: Bench) -> Letters:
 
 
 def _kill(bench: Bench, step: Step) -> None:
-    """SIGKILL to a replay at a step."""
+    """Kill a replay with SIGKILL at a step."""
     letters = bench.lake.letters
     assert letters
     bench.orders.give(step, Act.KILL)
@@ -308,9 +308,9 @@ def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
 
 
 def _await(bench: Bench, process: Process) -> None:
-    """Wait until a replay has come to the step of the order."""
+    """Wait until a replay has reached the step of the order."""
     if not wait_until(lambda: bench.orders.struck() or not process.alive, PROGRAM_SECONDS, every=0.01):
-        bench.give_up()  # it has the stream's lease
+        bench.give_up()  # the replay has the stream's lease
         raise NotStruckError("it did not come to its step")
     if not bench.orders.struck():
         bench.give_up()
@@ -322,7 +322,7 @@ def _await_start(process: Process) -> None:
 
 
 def _replay(bench: Bench) -> None:
-    """Replay all that is open and has been taken by the stream, to the end."""
+    """Run a replay of all open dead letters that the stream has taken."""
     letters = bench.lake.letters
     assert letters
     replaying = bench.start_replay()
@@ -334,7 +334,7 @@ def _replay(bench: Bench) -> None:
 
 
 def _finish(bench: Bench, by: By, outcome: Outcome, *, interrupted: bool = False) -> Outcome:
-    """Replay, or start the stream alone; then let the stream run on, and check everything."""
+    """Replay, or only start the stream; then let the stream continue, and check everything."""
     if by is By.REPLAY:
         try:
             _replay(bench)
@@ -359,14 +359,14 @@ def _refused(process: Process, outcome: Outcome) -> None:
 
 
 def _begun(bench: Bench) -> int:
-    """How many micro-batches of replays have committed their attempts."""
+    """Return the number of replay micro-batches whose attempts are committed."""
     if not open_catalog(bench.lake.settings).table_exists(TABLES.attempts):
         return 0
     return int(bench.lake.marker(TABLES.attempts, bronze_query(STREAM)).get("end", 0))
 
 
 def _in_order(bench: Bench, keys: set[Key]) -> tuple[list[Key], list[Key]]:
-    """The dead letters of the first micro-batch of a replay, and of the second: they are taken as they came."""
+    """Return the dead letters of the first and the second micro-batch of a replay, which takes them in order."""
     found = [key for _, key in sorted(_dead_letters(bench)) if key in keys]
     if len(found) <= _LETTERS:
         raise NotStruckError(f"there are only {len(found)} dead letters")
@@ -374,7 +374,7 @@ def _in_order(bench: Bench, keys: set[Key]) -> tuple[list[Key], list[Key]]:
 
 
 def _dead_letters(bench: Bench) -> list[tuple[datetime, Key]]:
-    """The dead letters that the table has, and when each was judged."""
+    """Return the dead letters in the table, with the time when each was judged."""
     names = (INGESTED_AT, SOURCE, POSITION, ATTEMPT)
     columns = (bench.lake.column(TABLES.dead_letters, name) for name in names)
     return [(at, tuple(key)) for at, *key in zip(*columns, strict=True)]

@@ -1,4 +1,4 @@
-"""All scenarios, by name, and how one is run."""
+"""All scenarios by name, and a function that runs one."""
 
 import subprocess
 import time
@@ -28,29 +28,29 @@ _EACH = tuple(Catalog)
 
 
 class Part(StrEnum):
-    """What the grid is made of."""
+    """Parts of the grid."""
 
     FAULTS = "faults"
-    """The consumer is killed, and what it stands on fails."""
+    """The consumer is killed, or a dependency fails."""
     OPERATIONS = "operations"
-    """What operators and other tools do."""
+    """Operators and other tools change the lake."""
     LAYERS = "layers"
-    """All of that, to silver and gold."""
+    """Faults and operations in silver and gold."""
     REPLAY = "replay"
-    """Replays of dead letters are killed, and what they read is maintained or lost."""
+    """Replays of dead letters are killed, and their input is maintained or lost."""
     BREAKER = "breaker"
     """The consumer is killed around a pause and its acceptance."""
     MAINTENANCE = "maintenance"
     """A consumer that maintains its tables, or `consumer maintain`, is killed while others read."""
     SINKS = "sinks"
-    """The consumer is killed while it sends its tables on to topics."""
+    """The consumer is killed while it sends its tables to topics."""
     MODES = "modes"
     """The modes on Kafka alone are killed."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done to a consumer, on which storages, with which catalogs, and with which sources."""
+    """A test of a consumer, with its storages, catalogs and sources."""
 
     name: str
     run: Callable[[Bench], Outcome]
@@ -60,13 +60,13 @@ class Scenario:
     sources: tuple[str, ...] = (FILES,)
 
     def fits(self, storage: str, catalog: Catalog, source: str) -> bool:
-        """Whether it is run there. Servers as catalogs are tried with files on local storage."""
+        """Return whether the scenario applies. Catalog servers are tried with files on local storage."""
         plain = catalog in _SQLITE or (storage, source) == (LOCAL, FILES)
         return storage in self.storages and catalog in self.catalogs and source in self.sources and plain
 
 
 def scenarios(random_kills: int) -> list[Scenario]:
-    """All of them, in the order in which they are run."""
+    """Return all scenarios in the order in which they run."""
     return [
         *_faults(random_kills),
         *_brokers(),
@@ -217,7 +217,7 @@ def _layers() -> list[Scenario]:
     def listed(name: str, run: Callable[[Bench], Outcome], sources: tuple[str, ...] = (FILES,)) -> Scenario:
         return Scenario(name, run, part=Part.LAYERS, sources=sources)
 
-    # PyIceberg does not write version 3 of the format, which gold has.
+    # PyIceberg does not write format 3, which gold has.
     of_v2 = [table for table in OF_LAYERS if table != GOLD]
     maintained = {"plain Spark": OF_LAYERS, "PyIceberg": of_v2}
     ends = (Step.SILVER_LEDGER_APPENDED, Step.SILVER_APPENDED)
@@ -284,7 +284,7 @@ def _replays(random_kills: int) -> list[Scenario]:
         return Scenario(name, run, storages, part=Part.REPLAY, sources=sources)
 
     def finished(number: int, by: By) -> tuple[str, ...]:
-        """Messages have every other combination: the two are alike from the dead letters on."""
+        """Return the sources; messages have every other combination, as both are alike from the dead letters on."""
         return _BOTH if list(By).index(by) == number % len(By) else (FILES,)
 
     losses = {"checkpoint": "checkpoint", "checkpoint and log": "checkpoint and landing log"}
@@ -404,7 +404,7 @@ def _maintained(kills: int) -> list[Scenario]:
 
 
 def run_scenario(scenario: Scenario, bench: Bench) -> Row:
-    """Run a scenario; one that did not strike is tried again."""
+    """Run a scenario; retry it if the fault did not strike."""
     began = time.monotonic()
     outcome = Outcome()
     for _ in range(_TRIES):

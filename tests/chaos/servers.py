@@ -1,4 +1,4 @@
-"""A MinIO that can be killed and started again, and the proxy before it that makes faults."""
+"""A MinIO that can be killed and restarted, and a proxy in front of it that causes faults."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,7 @@ MITMDUMP = ROOT / "target" / "mitmproxy" / "bin" / "mitmdump"
 
 
 class MinioServer:
-    """A MinIO server that keeps its folder and its port over restarts."""
+    """A MinIO server that keeps its folder and its port across restarts."""
 
     def __init__(self, folder: Path) -> None:
         if not MINIO.is_file():
@@ -34,11 +34,11 @@ class MinioServer:
         self._process.end_all()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the server with SIGKILL."""
         self._process.end_all()
 
     def restart(self) -> None:
-        """Start it again after a kill."""
+        """Start the server again after a kill."""
         self._process = self._start()
 
     def _start(self) -> Process:
@@ -56,20 +56,20 @@ class MinioServer:
 
 @dataclass(frozen=True)
 class Rule:
-    """What the proxy does, and to which requests.
+    """Action of the proxy, and the requests that it applies to.
 
     Parameters
     ----------
     act
         ``delay`` by `seconds`, ``refuse`` with a 503, ``reset`` the connection, or ``hold`` until the rule is lifted.
     request
-        Regular expression that method and path contain.
+        Regular expression that is found in method and path.
     phase
-        ``request``: before it is passed on; ``response``: after MinIO has done it, before the client is told.
+        ``request``: before it is passed on; ``response``: after MinIO has handled it, before its answer is passed on.
     every, once
-        Each third request, say; the first such one only.
+        Strike each n-th matching request only; only the first one of these.
     drop
-        Break the connection after a hold instead of going on.
+        Break the connection after a hold instead of continuing.
     """
 
     act: str
@@ -83,7 +83,7 @@ class Rule:
 
 
 class Proxy:
-    """mitmproxy before a server, which passes everything on until a rule is in force."""
+    """mitmproxy in front of a server; everything passes until a rule is in force."""
 
     def __init__(self, server: str, folder: Path) -> None:
         if not MITMDUMP.is_file():
@@ -101,7 +101,7 @@ class Proxy:
         }
         command = [str(MITMDUMP), "--quiet", "--mode", f"reverse:http://{server}", "--listen-host", "127.0.0.1"]
         command += ["--listen-port", str(port), "--scripts", str(Path(__file__).with_name("proxy_addon.py"))]
-        # Requests are signed with the name of the host that the client sees. HTTP/2 is nothing that S3 speaks.
+        # Requests are signed with the host name that the client sees. S3 does not use HTTP/2.
         command += ["--set", "keep_host_header=true", "--set", "http2=false", "--set", f"confdir={folder}"]
         self._process = Process(command, environment, folder / "log")
         _ready(self._process, lambda: answers(f"{self.endpoint_url}/minio/health/ready"))
@@ -113,16 +113,16 @@ class Proxy:
         self._process.end_all()
 
     def enforce(self, rule: Rule) -> None:
-        """Put a rule in force in place of an earlier one."""
+        """Enforce a rule, which replaces an earlier one."""
         self._number += 1
         write_whole(self._rule, msgspec.json.encode(asdict(replace(rule, number=self._number))))
 
     def lift(self) -> None:
-        """Let everything through again."""
+        """Let everything pass again."""
         self._rule.unlink(missing_ok=True)
 
     def hits(self) -> int:
-        """How many requests the newest rule has struck."""
+        """Return the number of requests that the newest rule has struck."""
         return sum(line.startswith(f"{self._number} ") for line in self._hits.read_text().splitlines())
 
 

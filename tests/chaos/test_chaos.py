@@ -1,6 +1,6 @@
 """The short form of `make chaos`: a consumer is hurt, starts again, and nothing is lost or doubled.
 
-What needs a real process is here. Crashes at every step, with every piece lost, are tests/consumer/app/.
+Faults that need a real process are here. Crashes at every step, with every piece lost, are in tests/consumer/app/.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The harness' own logic: a fault that did not strike proves nothing, and nothing that is off is green."""
+"""Logic of the harness: a fault that did not strike proves nothing, and a faulty result is never green."""
 
 import os
 import sqlite3
@@ -113,7 +113,7 @@ def test_an_order_is_obeyed_once_and_at_its_step_only(tmp_path: Path) -> None:
 def test_a_process_is_ended_with_what_it_started_and_its_number_is_not_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A child in a group of its own, as Spark's workers are, that outlives its parent.
+    # A child in its own group, like Spark's workers, that outlives its parent.
     script = "set -m; sleep 1000 & echo $!"
     process = Process(["bash", "-c", script], dict(os.environ), tmp_path / "log")
     assert process.wait(10) == 0

@@ -1,6 +1,6 @@
-"""A checker that cannot fail is none: each fault put into the consumer or its tables turns the grid red.
+"""The checks can fail: each fault put into the consumer or its tables turns the grid red.
 
-The same scenarios without a fault are green. `make chaos` runs those of them that are marked as long.
+The same scenarios without a fault are green. `make chaos` runs those that are marked as long.
 """
 
 import re
@@ -25,7 +25,7 @@ Run = Callable[[Bench, str], Outcome]
 
 
 def test_each_mutant_finds_what_it_replaces() -> None:
-    """One whose import fails would turn the grid red as well."""
+    """A mutant whose import fails would turn the grid red as well."""
     script = "from tests.chaos.mutants import Mutant, install\nfor mutant in Mutant:\n    install(mutant)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -108,13 +108,13 @@ def test_a_row_planted_or_removed_is_seen(local_bench: Bench) -> None:
 
     bronze.append(row)
     local_bench.check(planted := Outcome(hits=1))
-    # Twice in bronze; and no verdict of silver's is on the second one.
+    # The row is in bronze twice, and silver has no verdict on the second one.
     assert (planted.verdict, planted.lost, planted.doubled) == (Verdict.RED, 1, 1)
     assert planted.problems == ["verify: exit code 1: doubled"]
 
     bronze.delete(And(EqualTo(SOURCE, row[SOURCE][0].as_py()), EqualTo(POSITION, row[POSITION][0].as_py())))
     local_bench.check(removed := Outcome(hits=1))
-    # Lost in bronze; and silver has counted a row more than bronze has.
+    # The row is lost in bronze, and silver has counted one row more than bronze has.
     assert (removed.verdict, removed.lost, removed.doubled) == (Verdict.RED, 1, 1)
     assert removed.problems == ["verify: exit code 1: lost"]
     local_bench.give_up()

@@ -1,4 +1,4 @@
-"""The short form of `make chaos ARGS="--part replay"` and of the breaker's part, and the bugs that they must see."""
+"""The short form of `make chaos ARGS="--part replay"` and of the breaker's part, and bugs that they must detect."""
 
 from collections.abc import Callable
 

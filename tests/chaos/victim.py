@@ -1,6 +1,6 @@
-"""The consumer, made to be hurt: hooks are wrapped around its steps, and then its own command line runs.
+"""A consumer that can be hurt: hooks are wrapped around its steps, and then its own command line runs.
 
-Nothing in ``src/`` can be told to die; only a process that is started as this module can.
+Nothing in ``src/`` can be told to die; only a process that this module starts can.
 """
 
 import functools
@@ -29,9 +29,9 @@ from lakeproof.state.schema import BREAKER_TRIPS
 from lakeproof.tables.names import REBUILDING
 
 ORDERS, LEASE_SECONDS, MUTANT, DRIVER = "CHAOS_ORDERS", "CHAOS_LEASE_SECONDS", "CHAOS_MUTANT", "CHAOS_DRIVER"
-"""Environment variables: the file of orders; how long a lease lasts; what to break; the driver, for its workers."""
+"""Environment variables: the file of orders; duration of a lease; the mutant; for workers, the id of the driver."""
 MOST_LETTERS = "CHAOS_MOST_LETTERS"
-"""Environment variable: how many dead letters a micro-batch of a replay has at most."""
+"""Environment variable: the maximum number of dead letters in a micro-batch of a replay."""
 
 _SENT = {"dead_letters": Step.DEAD_LETTERS_SENT, "silver": Step.SILVER_SENT, "gold": Step.GOLD_SENT}
 _RECORDED = {
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _install_hooks(orders: Orders) -> None:
-    tables = local()  # the one that each query is committing to
+    tables = local()  # the table that each query is committing to
 
     def reach(step: Step) -> None:
         orders.obey(step, lambda act: signal_groups(groups_of(os.getpid()), act.number))
@@ -87,7 +87,7 @@ def _install_hooks(orders: Orders) -> None:
     def around_commit(real: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(real)
         def commit(*arguments: Any) -> None:
-            if name := getattr(tables, "name", None):  # not of a maintenance, which commits in a thread of its own
+            if name := getattr(tables, "name", None):  # not in a maintenance, which commits in a thread of its own
                 reach(_steps_of(name)[0])
             real(*arguments)
 
@@ -110,7 +110,7 @@ def _install_hooks(orders: Orders) -> None:
     def executed(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
         for part, step in _RECORDED.items():
             if BREAKER_TRIPS.name in statement and part in statement and not statement.startswith("SELECT"):
-                reach(step)  # nothing of it is committed yet
+                reach(step)  # nothing is committed yet
 
     for name in ("write_decided", "decide_in_tasks"):
         wrap(decide, name, between(None, Step.SILVER_DECIDED))
@@ -127,7 +127,7 @@ def _install_hooks(orders: Orders) -> None:
 
 
 def _steps_of(table: str) -> tuple[Step, Step]:
-    """The steps before and after the commit to a table, or to the one that will replace it."""
+    """Return the steps before and after the commit to a table, or to the table that will replace it."""
     namespace, _, name = table.partition(".")
     _, _, kind = name.partition(REBUILDING)[0].partition("_")
     return {

@@ -1,4 +1,4 @@
-"""See a file the moment that it is created in a local folder, and act."""
+"""Notice a file at the moment of its creation in a local folder, and act."""
 
 import re
 from collections.abc import Callable
@@ -12,16 +12,16 @@ _LOOK_AT_END_MS = 200
 
 
 class Watch:
-    """For the time of the context: call `act` once, as soon as a file with such a name is created.
+    """Within the context, call `act` once, as soon as a file with a matching name is created.
 
     Parameters
     ----------
     folder
-        Where.
+        Folder to watch.
     name
-        Regular expression that the name contains.
+        Regular expression that is found in the name.
     act
-        What to do.
+        Function to call.
     """
 
     def __init__(self, folder: Path, name: str, act: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The Python of Spark's workers with hooks or a mutant: ``python -m tests.chaos.worker -m pyspark.daemon …``."""
+"""Run the Python of Spark's workers with hooks or a mutant: ``python -m tests.chaos.worker -m pyspark.daemon …``."""
 
 import os
 import runpy
@@ -13,7 +13,7 @@ from tests.chaos.processes import groups_of, signal_groups
 
 
 def main() -> None:
-    """Run the module that Spark asks for."""
+    """Run the module that Spark starts."""
     if mutant := os.environ.get("CHAOS_MUTANT"):
         install(Mutant(mutant))
     else:
@@ -24,14 +24,14 @@ def main() -> None:
 
 
 def _install_hook() -> None:
-    """Stand where dead letters are judged, and the files of their rows have no end yet."""
+    """Add a hook after dead letters are judged, before the files of their rows are closed."""
     from consumer.layers.bronze.replay_tasks import _Work
 
     orders, driver = Orders(Path(os.environ["CHAOS_ORDERS"])), int(os.environ["CHAOS_DRIVER"])
 
     def around(real: Callable[[_Work], Any]) -> Callable[[_Work], Any]:
         def close(work: _Work) -> Any:
-            # The driver first: this worker is in one of the groups, and does not survive its own signal.
+            # The driver comes first: this worker is in one of the groups, and does not survive its own signal.
             orders.obey(Step.JUDGED_AGAIN, lambda act: signal_groups(groups_of(driver)[::-1], act.number))
             return real(work)
 

@@ -11,7 +11,7 @@ _CONTRACTS = Path(__file__).parents[2] / "contracts"
 
 
 def write_contract(folder: Path, breaker: str, *types: str, version: str = "2.0.0", stream: str = "events") -> None:
-    """Write the contract of events with a breaker, and with more types of events that it allows."""
+    """Write the contract of events with a breaker, and with more allowed types of events."""
     text = (_CONTRACTS / "events.yaml").read_text().replace("name: events", f"name: {stream}")
     custom = f"customProperties:\n  - {{property: breaker, value: {breaker}}}\n"
     text = text.replace("customProperties:\n", custom, 1)

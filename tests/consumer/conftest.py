@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the consumer; each lake gets a clone of it with its own catalog."""
+"""One Spark session for all tests of the consumer; each lake gets a clone with its own catalog."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ SECRETS = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session, with a catalog ``lake`` in a temporary folder."""
+    """Yield the session, with a catalog ``lake`` in a temporary folder."""
     settings = settings_of(
         {
             "LAKE_HOME": tmp_path_factory.mktemp("lake"),
@@ -41,7 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     open_catalog(settings)
     with pytest.MonkeyPatch.context() as patch:
-        # Lakes of tests are made later: what their secrets will be, workers find in their environment from the start.
+        # Lakes of tests are created later, but workers find their secrets in the environment from the start.
         for name, value in SECRETS.items():
             patch.setenv(name, value)
         session = start_session(settings, "lakeproof tests", PLANNING_ONLY)
@@ -51,16 +51,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def session_of(spark: SparkSession) -> SessionOf:
-    """Make a session whose catalog is a lake's."""
+    """Return a function that makes a session whose catalog is a lake's."""
 
     def make(settings: Settings) -> SparkSession:
         session = spark.newSession()
-        # As in a program, whose only session is the active one: Iceberg asks that one for its catalogs.
+        # As in a program, whose only session is the active one: Iceberg gets its catalogs from the active session.
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
         for key, value in spark_properties(settings).items():
-            # A session's own settings reach Hadoop without the prefix that a context's need.
+            # Settings of a session reach Hadoop without the prefix that settings of a context need.
             session.conf.set(key.removeprefix("spark.hadoop."), value)
-        session.conf.set("spark.sql.shuffle.partitions", "2")  # of 200, maintenance would take ten times as long
+        session.conf.set("spark.sql.shuffle.partitions", "2")  # with 200, maintenance would take ten times as long
         return session
 
     return make
@@ -68,10 +68,10 @@ def session_of(spark: SparkSession) -> SessionOf:
 
 @pytest.fixture(scope="session")
 def drain(session_of: SessionOf) -> Drain:
-    """Run a stream of a lake over everything that has landed."""
+    """Return a function that runs a stream of a lake over everything that has landed."""
 
     def run(settings: Settings, stream: str = "events") -> None:
-        settings = changed(settings, LAKE_SETTLE_SECONDS=0)  # the files are whole when this is called
+        settings = changed(settings, LAKE_SETTLE_SECONDS=0)  # the files are complete when this is called
         query = BronzeQuery(settings, stream, Trigger(available_now=True))
         run_queries(settings, [query], lambda: session_of(settings), available_now=True)
 
@@ -80,7 +80,7 @@ def drain(session_of: SessionOf) -> Drain:
 
 @pytest.fixture(scope="session")
 def drain_directly(session_of: SessionOf) -> Drain:
-    """Run a stream of a local lake over everything that has landed, without a streaming query: five times as fast."""
+    """Return `drain` for local lakes without a streaming query, which is five times as fast."""
 
     def run(settings: Settings, stream: str = "events") -> None:
         direct.drain_directly(session_of(settings), changed(settings, LAKE_SETTLE_SECONDS=0), stream)

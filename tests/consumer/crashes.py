@@ -10,7 +10,7 @@ from lakeproof.errors import LakeproofError
 
 
 def crash_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return what lets the next micro-batch crash before its append of that number, and later ones not."""
+    """Return a function that lets the next micro-batch crash before its append of that number, and later ones not."""
     real = base.append_once
 
     def arm(count: int) -> None:

@@ -1,8 +1,8 @@
-"""A stream without a streaming query: the micro-batches that Spark would form, in this process.
+"""Run a stream without a streaming query: in this process, with the micro-batches that Spark would form.
 
-For each streaming query Spark starts several Python processes, which takes seconds. Tests of crashes, restores and
-maintenance run a stream many times, and are about the tables and the checkpoint. So this does what Spark's
-``MicroBatchExecution`` does with a checkpoint, and calls the same source and the same micro-batches.
+Spark starts several Python processes for each streaming query, which takes seconds. Tests of crashes, restores and
+maintenance run a stream many times, and are about the tables and the checkpoint. So this module handles a
+checkpoint like Spark's ``MicroBatchExecution``, and calls the same source and the same micro-batches.
 ``test_direct.py`` compares the two.
 """
 
@@ -39,7 +39,7 @@ class Checkpoint:
     Parameters
     ----------
     folder
-        The folder; made if it is not there.
+        The folder; created if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,23 +52,23 @@ class Checkpoint:
         self.id = json.loads(metadata.read_text())["id"]
 
     def newest(self) -> tuple[int, bool]:
-        """Number of the newest micro-batch, -1 for none; and whether it is committed."""
+        """Return the number of the newest micro-batch, -1 for none, and whether it is committed."""
         number = max((int(path.name) for path in (self._folder / "offsets").glob("[0-9]*")), default=-1)
         return number, (self._folder / "commits" / str(number)).exists()
 
     def offset(self, number: int) -> Offset:
-        """Where a micro-batch ends."""
+        """Return the offset at which a micro-batch ends."""
         offset: Offset = json.loads((self._folder / "offsets" / str(number)).read_text().splitlines()[2])
         return offset
 
     def plan(self, number: int, end: Offset) -> None:
-        """Fix what a micro-batch holds."""
+        """Record the end of a micro-batch before it runs."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": time.time_ns() // 1_000_000, "conf": {}}
         lines = ("v1", json.dumps(metadata, separators=(",", ":")), json.dumps(end))
         (self._folder / "offsets" / str(number)).write_text("\n".join(lines))
 
     def commit(self, number: int) -> None:
-        """Note that a micro-batch is done."""
+        """Record that a micro-batch is done."""
         (self._folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
@@ -78,7 +78,7 @@ def drain_directly(spark: SparkSession, settings: Settings, stream: str) -> None
     Raises
     ------
     LakeproofError
-        As of the program.
+        As in the program.
     """
     query = BronzeQuery(settings, stream, Trigger(available_now=True))
     with (
@@ -107,7 +107,7 @@ def _run(spark: SparkSession, settings: Settings, query: BronzeQuery, held: Leas
 
 
 class _Session:
-    """Stands between a query and Spark, and takes what the query would start."""
+    """Session between a query and Spark that records what the query would start."""
 
     def __init__(self, spark: SparkSession, query: Query, bulletin: Bulletin, database: str) -> None:
         self._spark = spark
@@ -124,7 +124,7 @@ class _Session:
 
     def _register(self, source: Any) -> None:
         self._reader = source(options={}).streamReader(None)
-        # A consumer's process has in its environment what the pickled settings leave out.
+        # The environment of a consumer's process has the values that pickled settings leave out.
         with patch.dict(os.environ, {"LAKE_LANDING_LOG_URI": self._database}):
             _ = self._reader.simple_reader._opened
 

@@ -1,4 +1,4 @@
-"""A person in a lake, and the same lake that never had them: what the tests of erasures share."""
+"""A lake with a person, and the same lake without the person, for the tests of erasures."""
 
 import gzip
 import json
@@ -71,7 +71,7 @@ def batch(*records: bytes) -> bytes:
     return b"[" + b", ".join(records) + b"]"
 
 
-# What landed, in two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
+# Data of two runs: of others, and of the person, who comes last in each batch, so that positions are the same.
 _LATE = visit(90, at="01:00")
 FRIEND = visit(14, "lisa", friend=PERSON)  # names the person in a field that is not in the contract
 FIRST = [
@@ -86,7 +86,7 @@ CUT = batch(visit(20), visit(21, PERSON))[:-9]
 
 @dataclass
 class Lakes:
-    """A lake that has the person, and one that never had them."""
+    """A lake with the person, and a lake that never had the person."""
 
     settings: Settings
     control: Settings
@@ -115,7 +115,7 @@ class Lakes:
         self.of_control = Landing(self.landing.kafka, topic, STREAM)
 
     def drain(self, settings: Settings, landing: Landing | None = None) -> None:
-        """Take what has landed through all layers."""
+        """Take everything that has landed through all layers."""
         landing = landing or self.landing
         settings = landing.of(settings)
         if landing.kafka or settings.state.checkpoints.startswith("s3:"):
@@ -138,7 +138,7 @@ def lakes_of(
     contract: str = CONTRACT,
     **own: Callable[[str], Any],
 ) -> Lakes:
-    """Make both lakes; `own` has more variables, each of the name of the lake."""
+    """Make both lakes; `own` has more variables, as functions of the lake's name."""
     contracts, gold = folder / "contracts", folder / "gold"
     contracts.mkdir()
     gold.mkdir()
@@ -161,7 +161,7 @@ def lakes_of(
 
 
 def traces(settings: Settings, *databases: str, names: Sequence[str] = ("wanda",)) -> list[str]:
-    """Places of a lake that have one of the names: files, objects of its buckets, rows of Postgres databases."""
+    """Return the places of a lake that contain a name: files, objects of its buckets, rows of Postgres databases."""
     found = re.compile("|".join(names))
     return [place for place, text in _texts(settings, databases) if found.search(text)]
 
@@ -203,7 +203,7 @@ def _row_group(file: pq.ParquetFile, number: int) -> list[str]:
 
 
 def same(settings: Settings, table: str) -> list[str]:
-    """The rows of a table, but for times and names of files."""
+    """Return the rows of a table, without times and file names."""
     found = content(settings, table, but=AT | {"_source", "_winner_source"})
     assert found or table == "silver.visits_late"
     return found

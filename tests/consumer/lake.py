@@ -1,4 +1,4 @@
-"""What the tests of the consumer ask of a lake."""
+"""Helpers to fill and read a lake in tests of the consumer."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -12,12 +12,12 @@ SessionOf: TypeAlias = Callable[[Settings], SparkSession]
 
 
 class Drain(Protocol):
-    """Runs a stream over everything that has landed."""
+    """Function that runs a stream over everything that has landed."""
 
     def __call__(self, settings: Settings, stream: str = "events") -> None: ...
 
 
 def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
-    """All rows of a table, read by PyIceberg."""
+    """Return all rows of a table, read by PyIceberg."""
     found: list[dict[str, Any]] = open_catalog(settings).load_table(table).scan().to_arrow().to_pylist()
     return found

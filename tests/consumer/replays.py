@@ -1,4 +1,4 @@
-"""A stream whose contract is wrong at first, and put right: what the tests of replays share."""
+"""A stream whose contract is wrong at first and then corrected, for the tests of replays."""
 
 import json
 import os
@@ -71,7 +71,7 @@ CHANGED = {"_micro_batch_id", "_ingested_at", "_contract_version", "_decided_at"
 
 
 def write_contract(settings: Settings, *, right: bool) -> None:
-    """Write the contract: the wrong one has a type that is too narrow, lacks a kind, and lacks a field."""
+    """Write the contract; the wrong one has a type that is too narrow, and lacks a kind and a field."""
     settings.contracts.mkdir(exist_ok=True, parents=True)
     wanted = {"version": "2.0.0", "int": "", "kinds": "{value: new}, {value: used}", "note": _NOTE}
     wrong = {"version": "1.0.0", "int": ", physicalType: int", "kinds": "{value: new}", "note": ""}
@@ -81,13 +81,13 @@ def write_contract(settings: Settings, *, right: bool) -> None:
 
 
 def apply(settings: Settings, stream: str = STREAM) -> None:
-    """What ``lakeproof contract apply`` does."""
+    """Apply the contract as ``lakeproof contract apply`` does."""
     catalog = open_catalog(settings)
     carry_out(catalog, plan(catalog, settings, stream), ContractLog(settings.state.database))
 
 
 def order(number: int, **fields: Any) -> bytes:
-    """An order that both contracts accept, unless fields make it one that only the right one does."""
+    """Return an order that both contracts accept, unless `fields` make it valid under the right contract only."""
     return json.dumps({"id": f"o{number}", "at": AT, "amount": number, "kind": "new"} | fields).encode()
 
 
@@ -96,7 +96,7 @@ WRONG: list[dict[str, Any]] = [{"amount": 2**40}, {"kind": "used"}, {"note": "he
 
 
 def batch(*records: bytes) -> bytes:
-    """A batch."""
+    """Return a batch of records."""
     return b"[" + b", ".join(records) + b"]"
 
 
@@ -115,7 +115,7 @@ def land(settings: Settings, name: str, value: bytes, stream: str = STREAM) -> N
 
 @dataclass
 class Landing:
-    """Where batches land: in files of each of some lakes, or in a topic that these share."""
+    """Landing zone of some lakes: files in each of them, or a topic that they share."""
 
     kafka: KafkaServer | None = None
     topic: str = ""
@@ -124,11 +124,11 @@ class Landing:
 
     @property
     def source(self) -> str:
-        """The kind of source, as of a query."""
+        """The kind of source, as a query names it."""
         return "kafka" if self.kafka else "files"
 
     def of(self, settings: Settings) -> Settings:
-        """The settings of a lake that reads this."""
+        """Return settings of a lake that reads from here."""
         if not self.kafka:
             return settings
         servers = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": self.topic}
@@ -145,12 +145,12 @@ class Landing:
         self.landed += len(batches)
 
     def name(self, number: int) -> str:
-        """The ``_source`` of a batch."""
+        """Return the ``_source`` of a batch."""
         return source_name(self.topic, 0, number) if self.kafka else f"{number:04}.json"
 
 
 def drain(settings: Settings, session_of: SessionOf, source: str = "files", stream: str = STREAM) -> None:
-    """Run the stream, with all that follows it, over everything that has landed."""
+    """Run the stream, with all layers that follow it, over everything that has landed."""
     query, asked = BronzeQuery(_settled(settings), stream, ONCE, source), asked_to_run(settings, [stream], None)
     alerts = [each for each in asked.samples if each.alerts and source == "kafka"]
     more = [AlertsQuery(settings, each, asked.contracts[stream], ONCE) for each in alerts]
@@ -158,7 +158,7 @@ def drain(settings: Settings, session_of: SessionOf, source: str = "files", stre
 
 
 def drain_files(settings: Settings, session_of: SessionOf, stream: str = STREAM) -> None:
-    """The same for files, without streaming queries, which take seconds to start."""
+    """Do the same for files, without streaming queries, which take seconds to start."""
     spark = session_of(settings)
     drain_directly(spark, _settled(settings), stream)
     for layer in layers_of(asked_to_run(settings, [stream], None)):
@@ -170,7 +170,7 @@ def drain_files(settings: Settings, session_of: SessionOf, stream: str = STREAM)
 
 
 def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None, stream: str = STREAM) -> Replayed:
-    """Replay the stream, with all that follows it."""
+    """Replay the stream, with all layers that follow it."""
     query = ReplayQuery(_settled(settings), stream, wanted or Replay())
     _run(settings, session_of, query)
     return query.done
@@ -188,7 +188,7 @@ def _run(settings: Settings, session_of: SessionOf, query: BronzeQuery, *more: Q
 
 
 def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()) -> list[str]:
-    """The rows of a table, without the columns that differ."""
+    """Return the rows of a table, without columns that differ."""
     found = rows(settings, table)
     return sorted(
         repr(sorted((name, value) for name, value in row.items() if name not in CHANGED | but)) for row in found
@@ -196,13 +196,13 @@ def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()
 
 
 def verify(settings: Settings, stream: str = STREAM, **options: Any) -> Verification:
-    """What ``reader verify`` finds."""
+    """Return the findings of ``reader verify``."""
     (found,) = verify_streams(settings, stream, values=True, **options)
     return found
 
 
 def check_clean(found: Verification) -> None:
-    """All of it was checked, and nothing is wrong."""
+    """Check that verify was complete, and found nothing wrong."""
     results = [result for each in found.results.values() for result in each]
     wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]
     assert wrong == [], wrong

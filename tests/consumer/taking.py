@@ -1,4 +1,4 @@
-"""Layers as tests run them: without a query around them, or all those of a stream in queries."""
+"""Run layers in tests: without a query, or all layers of a stream in queries."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -28,7 +28,7 @@ class Taking:
         self.count = 0
 
     def take(self, spark: SparkSession) -> bool:
-        """Take a micro-batch, if there is one."""
+        """Take a micro-batch if there is one; return whether there was."""
         took = take(self.layer, spark, self._held)
         self.count += took
         return took
@@ -42,7 +42,7 @@ def taking(settings: Settings, layer: Layer[Any]) -> Iterator[Taking]:
 
 
 def take_all(spark: SparkSession, settings: Settings, layer: Layer[Any], most: int | None = None) -> int:
-    """Let a layer take what there is, in so many micro-batches at most; return how many it took."""
+    """Let a layer take all pending work, in at most `most` micro-batches; return the number of micro-batches."""
     with taking(settings, layer) as process:
         while process.count != most and process.take(spark):
             pass
@@ -58,7 +58,7 @@ def layer_queries(
     silver_topic: str = "",
     dead_letter_topic: str = "",
 ) -> list[Query]:
-    """The queries of silver of a stream, and of what follows it."""
+    """Return the queries of a stream's silver, and of the layers that follow it."""
     asked = Asked(
         settings,
         {stream: load_contract(settings.contracts, stream)},

@@ -1,4 +1,4 @@
-"""A consumer that runs, and ``lakeproof contract apply`` beside it: the process goes on, with the new contract."""
+"""A consumer keeps running during ``lakeproof contract apply``, and continues with the new contract."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What --from and --to can say, and what is said of anything else."""
+"""Valid values of --from and --to, and the errors for all others."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A server that the consumer needs is away: one clear line, exit code 3, and on it goes when the server is back."""
+"""A server that the consumer needs is unavailable: one clear line, exit code 3; the next run resumes."""
 
 import re
 import subprocess
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.spark
 
 PASSWORD = "p@ss:w/rd%"
 RUN = [sys.executable, "-m", "consumer", "run", "events"]
-# With ALL=1, the landing log stands for what is kept on Postgres.
+# With ALL=1, the landing log represents everything that Postgres stores.
 _on_postgres = pytest.param("on_postgres_catalog", marks=pytest.mark.long)
 
 
 @dataclass(frozen=True)
 class Dependent:
-    """A lake, the server that it depends on, and a pattern of what the line begins with when that is away."""
+    """A lake, a server that it depends on, and a pattern for the start of the error line while that is unavailable."""
 
     settings: Settings
     server: Server
@@ -45,11 +45,11 @@ class Dependent:
         return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=300, check=False)
 
     def check_words(self, said: str) -> None:
-        """The last line of the log names what is away and no password, and has a hint."""
+        """Check that the last line of the log names the unavailable server and no password, and has a hint."""
         assert "Traceback" not in said
         assert not [form for form in (PASSWORD, "p%40ss", "%2Frd") if form in said]
         failed = failure(said)
-        # Of the queries, whichever comes first to what is away: while it opens the catalog, or while it reads a table.
+        # The first query to need the server fails: while it opens the catalog, or while it reads a table.
         assert re.match(rf"(?:\S+-\S+: )?{self.words}", failed["message"]), failed
         assert "LAKE_" in failed["hint"]
 

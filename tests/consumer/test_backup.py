@@ -1,4 +1,4 @@
-"""A lake is backed up while it runs, goes on, is restored, and goes on again: nothing is lost or doubled."""
+"""A lake is backed up while it runs, continues, is restored, and continues again: nothing is lost or doubled."""
 
 import json
 import random
@@ -87,13 +87,13 @@ def take(settings: Settings, session_of: SessionOf, *names: str) -> None:
 
 
 def check(settings: Settings, *names: str) -> None:
-    """Every layer has each event of some files, once, and the lake is clean."""
+    """Check that every layer has each event of some files, once, and that the lake is clean."""
     expected = sorted(f"{name}-{number}" for name in names for number in range(3))
     for table in ("bronze.events", "silver.events"):
         assert sorted(row["event_id"] for row in rows(settings, table)) == expected, table
     assert sorted(row["_source"] for row in rows(settings, "dead_letters.events")) == sorted(f"{n}.json" for n in names)
     assert [row["event_count"] for row in rows(settings, "gold.user_activity")] == [len(expected)]
-    for kind in (Kind.NEW, Kind.ALL):  # the book may have proofs of what a restore took back
+    for kind in (Kind.NEW, Kind.ALL):  # the book may have proofs from after the backup
         (found,) = verify(settings, "events", values=True, kind=kind)
         assert found.clean
 
@@ -103,7 +103,7 @@ def actions(plan: Plan) -> dict[str, str]:
 
 
 def drop_all(catalog: Catalog) -> None:
-    """Lose the catalog; the files of the tables stay."""
+    """Drop all tables from the catalog; their files stay."""
     for (namespace,) in catalog.list_namespaces():
         for name in catalog.list_tables(namespace):
             catalog.drop_table(name)
@@ -132,14 +132,14 @@ def test_a_lake_goes_back_and_goes_on(
     assert made
     check(lake, "a", "b", "c")
     take(lake, session_of, "d")
-    # Whatever the consumer was doing.
+    # The consumer may have been doing anything during the backup.
     for each in (random.Random(7).choice(made), folder):
         restore(lake, each)
         assert set(actions(plan_restore(lake, each)).values()) == {"unchanged"}
         take(lake, session_of)
         check(lake, *"abcd")
 
-    # Maintenance expires everything but what the tags keep.
+    # Maintenance expires everything except what the tags keep.
     if storage == "local":
         expiring = changed(lake, LAKE_MAINTENANCE_KEEP_HOURS=0.0001)
         assert not [each for each in maintain(expiring, [], lambda: session_of(lake)) if each.problem]
@@ -154,7 +154,7 @@ def test_a_lake_goes_back_and_goes_on(
 
 @contextmanager
 def backing_up(lake: Settings, place: Folder) -> Iterator[list[Folder]]:
-    """Make one backup after the other within the context."""
+    """Make one backup after another within the context."""
     made: list[Folder] = []
     errors: list[Exception] = []
     is_done = Event()

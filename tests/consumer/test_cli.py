@@ -1,4 +1,4 @@
-"""The consumer as a process: its messages, its exit codes, and how it stops."""
+"""The consumer as a process: its messages, exit codes, and end."""
 
 import json
 import os

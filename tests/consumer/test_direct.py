@@ -1,4 +1,4 @@
-"""The tests' own micro-batches are Spark's: the same checkpoint, the same tables, and each goes on from the other's."""
+"""Micro-batches of `direct` match Spark's: same checkpoint, same tables, and each resumes from the other's state."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def checkpoint_of(settings: Settings) -> dict[str, Any]:
-    """Offsets and commits by number, without what Spark notes of itself."""
+    """Return offsets and commits by number, without Spark's own notes."""
     folder = settings.home / "checkpoints" / "bronze-events"
     offsets = {path.name: path.read_text().splitlines() for path in (folder / "offsets").glob("[0-9]*")}
     commits = {path.name: path.read_text() for path in (folder / "commits").glob("[0-9]*")}
@@ -31,7 +31,7 @@ def checkpoint_of(settings: Settings) -> dict[str, Any]:
 
 
 def tables_of(settings: Settings) -> dict[str, Any]:
-    """All rows, without times, positions of the landing log and the number of the checkpoint."""
+    """Return all rows, without times, positions of the landing log and the number of the checkpoint."""
     return {
         table: sorted(
             json.dumps({name: value for name, value in row.items() if not name.endswith("_at")}, default=str)
@@ -82,7 +82,7 @@ def test_they_leave_the_same_over_crashes_and_losses(
     crashed: str,
     lost: str,
 ) -> None:
-    """Each pair of a limit of files, a crash before an append, and a loss, with two starts of Spark for each lake."""
+    """Try each pair of a file limit, a crash before an append, and a loss, with two starts of Spark for each lake."""
     found = []
     for number, run in enumerate((drain, drain_directly)):
         own = {"LAKE_HOME": str(tmp_path / f"lake-{number}"), "LAKE_MAX_FILES_PER_MICRO_BATCH": files}

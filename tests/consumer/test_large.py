@@ -28,7 +28,7 @@ def run(settings: Settings, *arguments: str) -> None:
 
 
 def counts(settings: Settings) -> tuple[int, dict[str, int]]:
-    """Rows of bronze, and dead letters by their set of reasons."""
+    """Count the rows of bronze, and the dead letters by their set of reasons."""
     catalog = open_catalog(settings)
     bronze = catalog.load_table("bronze.events").scan().count()
     reasons = catalog.load_table("dead_letters.events").scan(selected_fields=("reasons",)).to_arrow()["reasons"]
@@ -56,7 +56,7 @@ def test_one_file_of_200_mb(lake_settings: Settings, tmp_path: Path) -> None:
     with (lake_settings.home / "one.json").open("wb") as one:
         for file in sorted(landing.rglob("*.json")):
             batch = file.read_bytes()
-            if one.tell() < 200_000_000 and batch.endswith(b"]"):  # one that was not cut short
+            if one.tell() < 200_000_000 and batch.endswith(b"]"):  # a batch that was not cut short
                 one.write((b"," if records else b"[") + batch[1:-1])
                 records += 1000
             file.unlink()

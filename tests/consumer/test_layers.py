@@ -1,6 +1,6 @@
-"""Random streams from landed files to gold, with crashes and losses in between, against the plain models.
+"""Random streams match the plain models from landed files to gold, with crashes and losses in between.
 
-`make fuzz ARGS=layers` runs 200 of them with each strategy, `make test` one.
+`make fuzz ARGS=layers` runs 200 streams with each strategy, `make test` one.
 """
 
 import random
@@ -72,7 +72,7 @@ SPECS = (
 
 
 class Crashes:
-    """Lets a process crash around a commit to any table, once it is told so."""
+    """Crashes a process around a commit to any table, when armed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left: int | None = None
@@ -97,7 +97,7 @@ class Crashes:
         monkeypatch.setattr(append, "_commit", commit_or_crash)
 
     def through(self, run: Callable[[], object], before: int | None, committed: bool) -> None:
-        """Run something that crashes at its commit of that number, after it or just before it; None: at none."""
+        """Run something that crashes after commit number `before`, or just before it; at no commit if None."""
         self._left, self._committed = before, committed
         crashed = self.count
         try:
@@ -109,7 +109,7 @@ class Crashes:
 
 
 class Stream:
-    """Events of a few keys, most of them of about now, as `chance` has it."""
+    """Random events with few keys, most of them recent."""
 
     def __init__(self, settings: Settings, chance: random.Random) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class Stream:
         self.landed: set[tuple[str, int]] = set()
 
     def land(self) -> None:
-        """Land a file, some time after the one before."""
+        """Land a file, some time after the previous one."""
         chance = self._chance
         self._now += chance.choice((HOUR / 7, 5 * HOUR, DAY, 4 * DAY))
         events = [self._event() for _ in range(chance.randint(0, 12))]
@@ -132,13 +132,13 @@ class Stream:
     def _event(self) -> Event:
         chance = self._chance
         back = chance.choice((timedelta(0), HOUR, HOUR, DAY, 5 * DAY, 9 * DAY, 20 * DAY))
-        # Whole hours, so that copies of an event and windows' edges are met.
+        # Use whole hours, so that copies of an event and the edges of windows occur.
         at = self._now - (back if chance.random() < 0.5 else back * chance.random())
         return f"e{chance.randint(0, 15)}", at.replace(minute=0, second=0, microsecond=0), chance.choice("ab")
 
 
 def check_all(settings: Settings, stream: Stream) -> None:
-    """Bronze is what landed, and each layer is what the model makes of the one before."""
+    """Check that bronze is what landed, and that each layer is what the model makes of the previous one."""
     bronze = {(row["_source"], row["_position"]): row for row in rows(settings, "bronze.events")}
     assert len(rows(settings, "bronze.events")) == len(bronze)
     assert bronze.keys() == stream.landed
@@ -187,7 +187,7 @@ def test_every_layer_is_as_the_models_say(
 def run_all(
     spark: SparkSession, settings: Settings, drain: Drain, crashes: Crashes, chance: random.Random | None
 ) -> None:
-    """Let each layer take what the one before has; by chance it crashes at one of its commits."""
+    """Let each layer take the rows of the previous one, with random crashes at its commits."""
     layers: list[Callable[[], object]] = [
         lambda: drain(settings),
         lambda: decide_all(spark, settings),
@@ -199,7 +199,7 @@ def run_all(
 
 
 def disturb(spark: SparkSession, settings: Settings, chance: random.Random, copy: Path) -> None:
-    """Something is lost while no consumer runs, or put back as it was once, or maintained by another tool."""
+    """Lose, restore or maintain (with another tool) a random part of the lake while no consumer runs."""
     index = settings.silver.index
     kind = chance.choice(("nothing", "checkpoints", "checkpoints and log", "index", "old index", "maintained"))
     if kind.startswith("checkpoints"):

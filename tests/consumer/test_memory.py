@@ -1,4 +1,4 @@
-"""Memory follows the limits, whatever a small file unpacks to, and whether it can be split or not."""
+"""Memory stays within the limits, whatever a small file unpacks to, and whether or not it can be split."""
 
 import gzip
 import subprocess
@@ -68,7 +68,7 @@ FAMILIES = {
 
 
 def grown(program: str, folder: Path, limit: int) -> tuple[int, int]:
-    """Units, and by how much the memory of a process grew over them."""
+    """Return the number of units, and the growth of a process's memory while it reads them."""
     command = [sys.executable, "-c", SCRIPT % program, str(folder), str(limit)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def test_memory_follows_the_limit(tmp_path, program, family):
     found, growth = grown(program, tmp_path, LARGE)
     assert found == units
     assert growth < 2.5 * LARGE
-    if family == "zeros":  # the limit counts, not what would be unpacked
+    if family == "zeros":  # the limit counts, not the unpacked size
         found, growth = grown(program, tmp_path, 8 * MIB)
         assert found == 1
         assert growth < 64 * MIB

@@ -1,4 +1,4 @@
-"""A lake that was copied, moved, or taken to another storage: it is refused until `lakeproof move`, and then whole."""
+"""A lake that was copied, moved, or taken to other storage is refused until `lakeproof move`, and complete after it."""
 
 import json
 import os
@@ -47,7 +47,7 @@ Invoke = Callable[..., str]
 
 @pytest.fixture
 def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Run a command with a lake's settings; return what it said, or raise its error."""
+    """Return a function that runs a command with a lake's settings and returns its output, or raises its error."""
 
     def run(settings: Settings, app: Any, *arguments: str) -> str:
         with monkeypatch.context() as patch:
@@ -66,7 +66,7 @@ def take(settings: Settings, session_of: SessionOf, name: str) -> None:
     landing = settings.home / "landing" / "events"
     landing.mkdir(parents=True, exist_ok=True)
     records = [EVENT | {"event_id": f"{name}-{number}"} for number in range(3)]
-    once = [EVENT | {"user_id": "once", "event_id": "once"}]  # whose row in gold stays beside one that is replaced
+    once = [EVENT | {"user_id": "once", "event_id": "once"}]  # a user whose row in gold stays beside a replaced one
     (landing / f"{name}.json").write_text(json.dumps([*records, *once, {"bad": True}]))
     settings = changed(settings, LAKE_SETTLE_SECONDS=0)
     trigger = Trigger(available_now=True)
@@ -84,7 +84,7 @@ def tables_of(settings: Settings) -> list[str]:
 
 
 def check(settings: Settings, session: SparkSession, files: int) -> None:
-    """All engines read all tables, each of PyIceberg's snapshots too, and the lake is clean."""
+    """Check that all engines read all tables, PyIceberg every snapshot, and that the lake is clean."""
     catalog = open_catalog(settings)
     with connect(settings) as duckdb:
         for name in tables_of(settings):
@@ -107,7 +107,7 @@ def files_below(folder: Path) -> dict[str, tuple[int, int]]:
 
 @pytest.fixture
 def lake(lake_settings: Settings, session_of: SessionOf) -> Settings:
-    """A lake with deletion vectors in gold, and with a table of position deletes in a Parquet file."""
+    """Return a lake with deletion vectors in gold, and a table with position deletes in a Parquet file."""
     take(lake_settings, session_of, "a")
     take(lake_settings, session_of, "b")
     session = session_of(lake_settings)
@@ -141,7 +141,7 @@ def test_a_copied_lake_is_refused_until_it_is_moved(
         assert "`lakeproof move`" in no.value.hint
     assert "outside of the warehouse" in invoke(copy, reader_app, "tables")
     before = files_below(lake.home / "warehouse")
-    lake.home.rename(tmp_path / "away")  # as after mv: what is copied is enough
+    lake.home.rename(tmp_path / "away")  # as after mv: the copy is enough
     with lease(copy.state.database, "silver.events"), pytest.raises(LakeproofError, match=r"silver\.events"):
         invoke(copy, lakeproof_app, "move")
     said = invoke(copy, lakeproof_app, "move")
@@ -235,7 +235,7 @@ def test_tables_of_other_programs_are_moved_often(lake_settings: Settings, invok
     Path(of_hadoop.metadata_location.removeprefix("file://")).rename(named.removeprefix("file://"))
     catalog.drop_table("gold.of_hadoop")
     catalog.register_table("gold.of_hadoop", named)
-    for number in range(12):  # names of files do not grow beyond what a file system takes
+    for number in range(12):  # file names do not exceed the limit of the file system
         there = changed(lake_settings, LAKE_WAREHOUSE=tmp_path / f"new-{number}")
         assert "3 tables moved to" in invoke(there, lakeproof_app, "move")
     for name in tables_of(there):

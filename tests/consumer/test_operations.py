@@ -1,4 +1,4 @@
-"""Each operation that the tests and the chaos grid do to a lake does what it says, on a table that is none of ours."""
+"""Each operation on a lake by the tests and the chaos grid does what it says, on a table that is not ours."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def lake(request: pytest.FixtureRequest) -> Settings:
 
 @pytest.fixture
 def session(lake: Settings, session_of: SessionOf) -> SparkSession:
-    """A session of a lake with a table ``ops.t`` of three commits, a row each."""
+    """Return a session of a lake with a table ``ops.t`` of three commits with one row each."""
     open_catalog(lake)
     session = session_of(lake)
     session.sql("CREATE NAMESPACE lake.ops")
@@ -113,20 +113,20 @@ def test_a_table_is_replaced_by_an_empty_one(session: SparkSession, table: Calla
 
 def test_properties_are_dropped(session: SparkSession, table: Callable[[], Table]) -> None:
     assert "ours" in tables.drop_properties(session, "ops.t")
-    assert table().properties.keys() <= {"owner"}  # Spark keeps that one to itself
+    assert table().properties.keys() <= {"owner"}  # Spark hides this property
     assert tables.drop_properties(session, "ops.t") == set()
     assert numbers(table()) == [0, 1, 2]
 
 
 def content(settings: Settings) -> dict[str, str]:
-    """Every file of a lake."""
+    """Return the content of every file of a lake."""
     files = (path for path in settings.home.rglob("*") if path.is_file())
     return {str(path.relative_to(settings.home)): path.read_text() for path in files}
 
 
 @pytest.fixture
 def pieces(lake_settings: Settings) -> Settings:
-    """A lake whose every piece holds the word "old"."""
+    """Return a lake in which every piece contains the word "old"."""
     for name in (
         "catalog.db",
         "catalog.db-wal",

@@ -1,4 +1,4 @@
-"""The commands of an operator whose stream the breaker has paused, and their exit codes."""
+"""The operator's commands for a stream that the breaker has paused, and their exit codes."""
 
 import json
 import subprocess

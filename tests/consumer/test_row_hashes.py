@@ -1,4 +1,4 @@
-"""Hashes of rows: Python, the native judge and SQL say the same of any row."""
+"""Hashes of rows: Python, the native judge and SQL agree on any row."""
 
 from collections.abc import Callable
 from datetime import date
@@ -121,9 +121,9 @@ def batch(rows: Rows, schema: Schema) -> pa.RecordBatch:
 
 
 def in_sql(rows: pa.RecordBatch, schema: Schema, fields: tuple[Field, ...]) -> tuple[list[int], int]:
-    """Hashes of rows and of the set of them, computed by DuckDB."""
+    """Return the hashes of rows, and of the set of rows, computed by DuckDB."""
     with duckdb.connect() as connection:
-        # A copy: DuckDB takes the nulls of objects within objects from the wrong rows of a slice.
+        # Copy the rows: DuckDB reads the nulls of objects within objects from the wrong rows of a slice.
         connection.register("rows", pa.Table.from_batches([rows]).take(pa.array(range(rows.num_rows), pa.int64())))
         sql = row_hash_sql(schema, fields, "r")
         found = connection.execute(f"SELECT {sql} FROM rows AS r").fetchall()
@@ -132,7 +132,7 @@ def in_sql(rows: pa.RecordBatch, schema: Schema, fields: tuple[Field, ...]) -> t
 
 
 def in_python(rows: pa.RecordBatch, contract: Contract | tuple[Field, ...] = ()) -> tuple[list[int], int]:
-    """The same by the reference."""
+    """Return the same hashes, computed by the reference in Python."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_hashes_module, "native_hashes", lambda *_: None)
         hashes = row_hashes(rows, contract)
@@ -185,7 +185,7 @@ def one(row: dict[str, Any], contract: Contract = ONE) -> int:
 
 
 def test_the_hash_is_the_one_that_is_documented() -> None:
-    """If this changes, LEDGER_HASH_KIND must: what the ledger has recorded stays what it is."""
+    """If the hash changes, LEDGER_HASH_KIND must change, too: recorded ledger hashes stay as they are."""
     import hashlib
 
     text = b"15:_micro_batch_id1:3" + b"9:_position1:0" + b"7:_source1:a" + b"2:id1:x" + b"1:n1:1"
@@ -213,7 +213,7 @@ def test_new_renamed_and_widened_columns_change_nothing() -> None:
 
 
 def test_an_old_data_file_has_the_hashes_of_the_table() -> None:
-    """Its columns have the names that they had when it was written."""
+    """The old file's columns have the names from the time of writing."""
     new = Contract("t", "2", "", (Field("id", STRING), Field("m", STRING, former_names=("n",))), ("id",), "id")
     old = Contract("t", "1", "", (Field("id", STRING), Field("n", STRING)), ("id",), "id")
     rows = batch([{"id": "x", "n": "y"}], bronze_schema(old))
@@ -222,7 +222,7 @@ def test_an_old_data_file_has_the_hashes_of_the_table() -> None:
 
 
 def test_sums() -> None:
-    """Of a set: no order, and a row that is doubled counts twice."""
+    """The sum of a set ignores the order, and counts a doubled row twice."""
     rows = [ROW | {"_position": position} for position in range(4)]
     of: Callable[[Rows], int] = lambda part: sum_of(row_hashes(batch(part, bronze_schema(ONE)), ONE))  # noqa: E731
     assert of(rows) == of(rows[::-1]) == signed(of(rows[:1]) + of(rows[1:]))
@@ -247,7 +247,7 @@ def test_days_before_1970() -> None:
 
 
 class Broken:
-    """A module of the judge's name that fails, or that is of an older version."""
+    """Module in place of the native judge that fails, or has an older version."""
 
     def __init__(self, *, panics: bool) -> None:
         if panics:
@@ -283,6 +283,6 @@ def test_python_hashes_where_the_native_judge_does_not(monkeypatch: pytest.Monke
     ],
 )
 def test_the_native_judge_refuses_what_it_cannot_read(part: Any) -> None:
-    """And neither ends the process nor reads beyond a buffer."""
+    """The judge neither ends the process nor reads beyond a buffer."""
     with pytest.raises(RuntimeError):
         import_module("native_judge").row_hashes(part)

@@ -1,4 +1,4 @@
-"""Secrets reach the processes that need them, and nobody else sees them."""
+"""Secrets reach the processes that need them, and no others."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def recorded(self, value):
 CloudPickleSerializer.dumps = recorded
 main()
 """
-"""The consumer, which keeps all that goes to tasks."""
+"""The consumer, which records everything that is sent to tasks."""
 PAGES = ("environment/", "jobs/", "SQL/", "StreamingQuery/", "api/v1/applications/{}/environment")
 PAGES = (*PAGES, "api/v1/applications/{}/sql?details=true")
 
@@ -60,7 +60,7 @@ PAGES = (*PAGES, "api/v1/applications/{}/sql?details=true")
 def test_pickled_settings_hold_no_secret_and_take_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(SECRETS)
     for name in SECRETS:
-        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.setenv(name, "")  # so that it is restored
     pickled = pickle.dumps(settings)
     assert b"secret-" not in pickled
     there = pickle.loads(pickled)
@@ -131,7 +131,7 @@ def test_nobody_sees_the_secrets_of_a_run(
     else:
         storage = open_storage(settings.landing.uri, settings.s3)
         storage.write_new(f"{settings.landing.uri}/events/a.json", json.dumps(records).encode())
-    # In a file, so that no process inherits them unless the consumer sees to it.
+    # In a file, so that no process inherits the variables unless the consumer passes them on.
     (tmp_path / ".env").write_text("".join(f"{name}='{value}'\n" for name, value in variables.items()))
     (tmp_path / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.dir {tmp_path.as_uri()}/events\nspark.eventLog.compress false\n"
@@ -178,7 +178,7 @@ def test_nobody_sees_the_secrets_of_a_run(
 
 
 def page(port: int, path: str) -> str:
-    """A page of Spark's."""
+    """Return a page of Spark's UI."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The consumer as a process that is asked to end: by whom, when, and what is left of it."""
+"""The consumer as a process that is asked to end: by whom, when, and what remains."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ Start: TypeAlias = "Starter"
 
 
 class Starter:
-    """Starts consumers, and ends what is left of them."""
+    """Starts consumers, and ends the remaining processes."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
@@ -58,7 +58,7 @@ def java(process: Process) -> psutil.Process | None:
 
 
 def assert_ended_well(process: Process, seconds: float = 60) -> None:
-    """It ended as documented, in so many seconds, and nothing of it lives on."""
+    """Check that the consumer ended as documented, in time, and that none of its processes is left."""
     assert process.wait(seconds) == 0, process.text()
     assert "Traceback" not in process.text()
     assert process.said("stopped")[-1].values["on_signal"]
@@ -93,7 +93,7 @@ def test_its_micro_batch_is_finished(start: Start, number: signal.Signals, to_gr
     counted = sum(line.values["bronze"] for line in process.said("micro-batch"))
     assert counted == len(rows(settings, "bronze.events"))
     if number != signal.SIGTERM:
-        return  # one way to go on is enough: a start takes long
+        return  # one way to continue is enough: a start takes long
 
     result = consumer(settings, "run", "events", "--available-now")
     assert result.returncode == 0, result.stderr
@@ -122,7 +122,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     wait_for(process, "started")
     jvm = java(process)
     assert jvm is not None
-    jvm.suspend()  # nothing can be finished
+    jvm.suspend()  # no micro-batch can be finished
     os.killpg(process.pid, signal.SIGTERM)
     wait_for(process, "stopping: finishing the micro-batch")
     os.killpg(process.pid, signal.SIGTERM)

@@ -13,5 +13,5 @@ def test_each_item_is_dealt_once_and_no_group_is_much_heavier(costs: list[int], 
     assert len(dealt) <= groups
     assert all(dealt)
     weights = [sum(cost for _, cost in group) for group in dealt] + [0] * (groups - len(dealt))
-    # The heaviest got its last item while it was the lightest of all.
+    # The heaviest group got its last item while it was the lightest of all.
     assert max(weights) - min(weights) <= max(costs, default=0)

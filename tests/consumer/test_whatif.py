@@ -1,4 +1,4 @@
-"""A forecast is what landing the same files or messages under the new contract gives, unit by unit."""
+"""A forecast equals the result of landing the same files or messages under the new contract, unit by unit."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 RIGHT = {name: (ROOT / "contracts" / f"{name}.yaml").read_text() for name in ("events", "sensors")}
 Unit = tuple[str, int]
 
-# What is wrong in the contract that is applied, by stream: a type, an enum, a missing optional field, and others.
+# Faults of the applied contract by stream: a type, an enum, a missing optional field, and others.
 WRONG = {
     "events": [
         ("decimal(12,2)", "decimal(3,2)"),
@@ -46,7 +46,7 @@ WRONG = {
 
 
 def made(settings: Settings, folder: Path, stream: str, text: str) -> Settings:
-    """Settings of a lake with a contract of its own."""
+    """Return settings of a lake with a contract of its own."""
     contracts = folder / "contracts"
     contracts.mkdir(parents=True)
     (contracts / f"{stream}.yaml").write_text(text)
@@ -54,7 +54,7 @@ def made(settings: Settings, folder: Path, stream: str, text: str) -> Settings:
 
 
 def sides(settings: Settings, stream: str) -> dict[Unit, str]:
-    """The set of reasons of each unit; empty for a row of bronze."""
+    """Return the set of reasons of each unit; empty for a row of bronze."""
     found = {(row["_source"], row["_position"]): "" for row in rows(settings, f"bronze.{stream}")}
     for row in rows(settings, f"dead_letters.{stream}"):
         codes = sorted({reason["code"] for reason in row["reasons"]})
@@ -63,7 +63,7 @@ def sides(settings: Settings, stream: str) -> dict[Unit, str]:
 
 
 def check(wrong: Settings, right: Settings, stream: str) -> Counter[tuple[str, str]]:
-    """Compare forecasts from one lake to the other, in both directions, with what landed in them."""
+    """Compare the forecasts from each lake to the other with what landed in the other."""
     now, then = sides(wrong, stream), sides(right, stream)
     assert now.keys() == then.keys()
     for settings, before, other, after in ((wrong, now, right, then), (right, then, wrong, now)):

@@ -1,4 +1,4 @@
-"""Scenarios in which the brokers die, are away, or are changed while a consumer reads from them."""
+"""Scenarios in which the brokers die, are unavailable, or are changed while a consumer reads from them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _TIMES = 3
 
 
 def killed_at(step: Step) -> Callable[[Bench], Outcome]:
-    """The broker dies as the consumer is at a step, and is back after 3 s; the consumer goes on meanwhile."""
+    """The broker dies when the consumer is at a step, and is back after 3 s, while the consumer continues."""
 
     def run(bench: Bench) -> Outcome:
         bench.order(step, Act.WAIT)
@@ -27,7 +27,7 @@ def killed_at(step: Step) -> Callable[[Bench], Outcome]:
 
 
 def both_killed(step: Step, *, checkpoint_lost: bool) -> Callable[[Bench], Outcome]:
-    """Broker and consumer die at a step, as when their machine does; the checkpoint may be lost, too."""
+    """Broker and consumer die at a step, as if their machine did; the checkpoint may be lost, too."""
 
     def run(bench: Bench) -> Outcome:
         bench.kill_at(step)
@@ -41,7 +41,7 @@ def both_killed(step: Step, *, checkpoint_lost: bool) -> Callable[[Bench], Outco
 
 
 def again_and_again(bench: Bench) -> Outcome:
-    """The broker dies again and again while messages are sent and read."""
+    """The broker dies repeatedly while messages are sent and read."""
     bench.ready()
     outcome = Outcome()
     with bench.lake.producing(every=0.1):
@@ -54,7 +54,7 @@ def again_and_again(bench: Bench) -> Outcome:
 
 
 def away_too_long(*, at_start: bool) -> Callable[[Bench], Outcome]:
-    """The broker is away for longer than the consumer waits: it ends, and says that it is."""
+    """The broker is unavailable for longer than the consumer waits, which therefore ends with a clear error."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
@@ -77,7 +77,7 @@ def away_too_long(*, at_start: bool) -> Callable[[Bench], Outcome]:
 
 
 def partition_added(bench: Bench) -> Outcome:
-    """The topic gets another partition while it is read, and the consumer is killed as it reads from it."""
+    """The topic gets a partition while it is read; the consumer is killed while reading from that partition."""
     bench.ready()
     assert isinstance(bench.lake, TopicLake)
     bench.lake.add_partition()
@@ -87,7 +87,7 @@ def partition_added(bench: Bench) -> Outcome:
 
 @contextmanager
 def dead(bench: Bench) -> Iterator[None]:
-    """The broker is dead in the context, by SIGKILL, and has started again after it."""
+    """Kill the broker with SIGKILL for the duration of the context, then start it again."""
     bench.broker.kill()
     try:
         yield

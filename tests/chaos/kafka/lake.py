@@ -1,4 +1,4 @@
-"""A lake that is filled from a topic; batches are its messages."""
+"""A lake that is filled from a topic; its batches are messages."""
 
 import json
 from collections import Counter
@@ -36,11 +36,11 @@ class TopicLake(Lake):
     Parameters
     ----------
     folder, bucket, s3, seed, others
-        As for any lake.
+        As in any lake.
     broker
-        Where the topics are.
+        Broker of the topics.
     sinks
-        Whether silver, dead letters and gold are sent on to topics.
+        Whether silver, dead letters and gold are sent to topics.
     """
 
     run_arguments = ("--data-source", "kafka")
@@ -72,24 +72,24 @@ class TopicLake(Lake):
                 "LAKE_DEAD_LETTER_TOPIC": self.sink_of(TABLES.dead_letters),
                 "LAKE_GOLD": str(self._gold_with_sink()),
             }
-        # Acknowledged once, and known by its offset, whenever the broker dies.
+        # Each message is acknowledged once, with a known offset, even if the broker dies.
         options = {"enable.idempotence": True, "message.timeout.ms": int(_SEND_SECONDS * 1000), "log_level": 0}
         self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **options})
         self._partitions = PARTITIONS
 
     def environment(self, s3: S3Settings) -> dict[str, str]:
-        """The environment of a program that is to use it."""
+        """Return the environment of a program that uses the lake."""
         return super().environment(s3) | self._own
 
     def sink_of(self, table: str) -> str:
-        """The topic that a table is sent on to."""
+        """Return the topic that a table is sent to."""
         return f"{self.topic}.{table}"
 
     def add_partition(self) -> None:
-        """Let the topic have a partition more, which messages go to from now on."""
+        """Add a partition to the topic, which also gets messages from now on."""
         self._partitions += 1
         self._broker.add_partitions(self.topic, self._partitions)
-        # The brokers tell of it a little later, and the producer refuses a partition that it does not know.
+        # The brokers announce the partition a little later, and the producer refuses an unknown partition.
         if not wait_until(lambda: len(self._known()) == self._partitions, _SEND_SECONDS, every=0.1):
             raise OSError(f"the brokers do not tell of partition {self._partitions - 1} of {self.topic}")
 
@@ -97,7 +97,7 @@ class TopicLake(Lake):
         return self._producer.list_topics(self.topic, _SEND_SECONDS).topics[self.topic].partitions
 
     def accounted(self) -> int:
-        """How many offsets the ledger has."""
+        """Return the number of offsets in the ledger."""
         try:
             end = self.marker(TABLES.ledger, bronze_query(STREAM)).get("end")
         except NoSuchTableError:
@@ -105,12 +105,12 @@ class TopicLake(Lake):
         return sum(offset for _, offset in Offsets.parse(end).entries) if end else 0
 
     def count(self) -> Count:
-        """Compare the tables with what was sent, and what was sent with what the topic has.
+        """Compare the tables with the sent messages, and the sent messages with the topic.
 
         Raises
         ------
         OSError
-            The topic has other messages than those that were sent.
+            The messages of the topic are not the sent ones.
         """
         offsets = {partition: messages(self._broker, self.topic, partition) for partition in range(self._partitions)}
         in_topic = [
@@ -121,16 +121,16 @@ class TopicLake(Lake):
         return super().count()
 
     def sent_on(self, table: str) -> list[Message]:
-        """The messages of a table's topic."""
+        """Return the messages of a table's topic."""
         return received(self._broker, self.sink_of(table))
 
     def rows_of(self, table: str) -> Counter[tuple[str, int]]:
-        """Where the rows of silver or of the dead letters come from."""
+        """Return the origins of the rows of silver or of the dead letters."""
         rows = open_catalog(self.settings).load_table(table).scan(selected_fields=(SOURCE, POSITION)).to_arrow()
         return Counter(zip(rows[SOURCE].to_pylist(), rows[POSITION].to_pylist(), strict=True))
 
     def windows(self) -> dict[tuple[str, datetime], int]:
-        """The windows of gold, and how many events each has."""
+        """Return the windows of gold, with the number of events in each."""
         rows = open_catalog(self.settings).load_table(gold_table(PRODUCT)).scan().to_arrow().to_pylist()
         return {(row["user_id"], row["window_start"].astimezone(UTC)): row["event_count"] for row in rows}
 

@@ -1,4 +1,4 @@
-"""Scenarios in which a mode on Kafka alone is killed at random moments: the result equals the model's."""
+"""Scenarios in which a mode on Kafka alone is killed at random moments: the result equals the model."""
 
 import io
 import json
@@ -32,7 +32,7 @@ Windows = dict[tuple[str, datetime], tuple[int, Decimal, Decimal, Decimal]]
 
 
 def in_order(seed: int, length: int) -> list[bytes]:
-    """Messages of which some are doubled or bad and none is late, however they are cut into micro-batches."""
+    """Return messages, some of them duplicate or bad, none late, however they are cut into micro-batches."""
     chosen = random.Random(seed)
     found: list[bytes] = []
     for number in range(length):
@@ -49,7 +49,7 @@ def in_order(seed: int, length: int) -> list[bytes]:
 
 
 def at_random(name: ModeName, kills: int) -> Callable[[Bench], Outcome]:
-    """Killed again and again while events come; sometimes its copy of the ids is lost, too."""
+    """A mode is killed again and again while events arrive; sometimes its copy of the ids is lost, too."""
 
     def run(bench: Bench) -> Outcome:
         run = _Run(bench, name, kills)
@@ -67,7 +67,7 @@ def at_random(name: ModeName, kills: int) -> Callable[[Bench], Outcome]:
 
 
 class _Run:
-    """One mode, its topics and folders, and what is sent."""
+    """One mode, with its topics, folders and events."""
 
     def __init__(self, bench: Bench, name: ModeName, kills: int) -> None:
         self._bench = bench
@@ -82,7 +82,7 @@ class _Run:
         self._sent = 0
 
     def hurt(self, number: int, outcome: Outcome) -> None:
-        """Start it, send events, and kill it at some moment."""
+        """Start the mode, send events, and kill it at a random moment."""
         if number % _COPY_LOST_EVERY == _COPY_LOST_EVERY - 1:
             shutil.rmtree(Path(self._lake.settings.home) / "modes", ignore_errors=True)
         send(self._broker, self._topic, self._next(number, _MOST_OFFSETS * 2))
@@ -101,13 +101,13 @@ class _Run:
         outcome.hits += 1
 
     def _next(self, number: int, count: int) -> list[bytes]:
-        """Some of the events that are for so many kills."""
+        """Return the next `count` events, up to the share of this kill."""
         begin = self._sent
         self._sent = min(begin + count, (number + 1) * _EVENTS_PER_KILL)
         return self._stream[begin : self._sent]
 
     def finish(self) -> int | None:
-        """Send what is left, and let it read everything."""
+        """Send the remaining events, and let the mode read everything."""
         send(self._broker, self._topic, self._stream[self._sent :])
         return self._start("--available-now").wait(PROGRAM_SECONDS)
 
@@ -168,7 +168,7 @@ def _check_windows(rows: list[dict[str, Any]], sent: list[Message], model: Expec
 
 
 def newest(messages: list[Message]) -> Windows:
-    """The newest message of each window."""
+    """Return the newest message of each window."""
     found = {}
     for message in messages:
         value = json.loads(message.value() or b"", parse_float=Decimal, parse_int=Decimal)

@@ -1,6 +1,6 @@
-"""Scenarios in which a consumer is killed while it sends its tables on to topics.
+"""Scenarios in which a consumer is killed while it sends its tables to topics.
 
-A topic must get every row, may get one again, and never has one that its table has not.
+A topic must get every row, may get rows again, and never has a row that its table lacks.
 """
 
 import json
@@ -29,7 +29,7 @@ KeyT = TypeVar("KeyT")
 
 @dataclass(frozen=True)
 class Shown:
-    """What a topic shows of a table.
+    """Comparison of a topic with its table.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Shown:
 
 
 def compare(messages: Counter[KeyT], rows: Mapping[KeyT, int]) -> Shown:
-    """Set the messages of a topic against the rows of a table that only grows, each by where it comes from."""
+    """Compare the messages of a topic with the rows of a table that only grows, each by its origin."""
     return Shown(
         missing=len(rows.keys() - messages.keys()),
         ahead=len(messages.keys() - rows.keys()),
@@ -56,7 +56,7 @@ def compare(messages: Counter[KeyT], rows: Mapping[KeyT, int]) -> Shown:
 
 
 def at(step: Step) -> Callable[[Bench], Outcome]:
-    """Killed at a step of a sink: what was sent is not recorded."""
+    """The consumer is killed at a step of a sink, before the sent messages are recorded."""
 
     def run(bench: Bench) -> Outcome:
         lake = _lake(bench)
@@ -69,7 +69,7 @@ def at(step: Step) -> Callable[[Bench], Outcome]:
 
 
 def at_random(kills: int) -> Callable[[Bench], Outcome]:
-    """Killed again and again while messages come in and go out."""
+    """The consumer is killed again and again while messages arrive and are sent."""
 
     def run(bench: Bench) -> Outcome:
         chance = random.Random(bench.options.seed)
@@ -93,7 +93,7 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
 
 
 def _lake(bench: Bench) -> TopicLake:
-    """A lake with sinks, in which something has landed."""
+    """Return a lake with sinks, in which data has landed."""
     if not (bench.has_lake and isinstance(bench.lake, TopicLake) and bench.lake.has_sinks):
         bench.new_lake(sinks=True).land(4)
     lake = bench.lake
@@ -102,7 +102,7 @@ def _lake(bench: Bench) -> TopicLake:
 
 
 def _check(bench: Bench, lake: TopicLake, outcome: Outcome) -> Outcome:
-    """Wait until the topics have everything, and say what they have again."""
+    """Wait until the topics are complete, and note repeated messages."""
     if outcome.problems:
         return outcome
     wait_until(lambda: _complete(lake), _SEND_SECONDS, every=0.5)
@@ -131,7 +131,7 @@ def _complete(lake: TopicLake) -> bool:
 
 
 def _check_not_ahead(lake: TopicLake, outcome: Outcome) -> None:
-    """Nothing is sent that the table has not; the topic is read first."""
+    """Check that no topic has a row that its table lacks; the topic is read first."""
     for table in APPENDED:
         try:
             messages = _by_row(lake.sent_on(table))
@@ -146,7 +146,7 @@ def _by_row(messages: list[Message]) -> Counter[tuple[str, int]]:
 
 
 def newest(messages: list[Message]) -> dict[tuple[str, datetime], int]:
-    """The newest message of each window: how many events it has."""
+    """Return the number of events in each window, by its newest message."""
     found = {}
     for message in messages:
         value = json.loads(message.value() or b"")

@@ -1,4 +1,4 @@
-"""Files of which each unit's place is known, and the check that every unit is there, once."""
+"""Land files whose units have known tables, and check that each unit is in its table, once."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ _UNITS = {"all-bad.json": [(0, "dead")], "none.json": []}
 
 
 def land(landing: Path, *names: str) -> None:
-    """Files of one good record and one bad one; a name decides what else is odd about it."""
+    """Land files of one good and one bad record each; the names in `_ODD` get other content."""
     for name in names:
         path = landing / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def land(landing: Path, *names: str) -> None:
 
 
 def check(settings: Settings, names: set[str]) -> None:
-    """Every unit of these files in exactly one table, once; every file in the ledger, once; and verify agrees."""
+    """Check that each unit is in its table, each file in the ledger, all once, and that verify agrees."""
     expected = {name: _UNITS.get(name, [(0, "bronze"), (1, "dead")]) for name in names}
     found: dict[str, list[tuple[int, str]]] = {name: [] for name in expected}
     for table, where in (("bronze.events", "bronze"), ("dead_letters.events", "dead")):
@@ -41,5 +41,5 @@ def check(settings: Settings, names: set[str]) -> None:
 
 
 def landed_names(landing: Path) -> set[str]:
-    """Names of all files below a folder."""
+    """Return the names of all files below a folder."""
     return {str(path.relative_to(landing)) for path in landing.rglob("*") if path.is_file()}

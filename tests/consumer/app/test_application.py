@@ -1,4 +1,4 @@
-"""Several queries in one application: each with its own pool, settings and lease; one end for all."""
+"""Several queries run in one application: each has its own pool, settings and lease, and all end together."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ def land(settings: Settings, stream: str, name: str = "1.json") -> Path:
 
 
 class Ticks(Query):
-    """A toy: counts rows of Spark's own source, and notes what it is given."""
+    """Toy query that counts the rows of one of Spark's own sources, and records the settings that it gets."""
 
     lease_name = name = "ticks"
 
@@ -115,9 +115,9 @@ def test_one_that_fails_is_named_and_the_others_end(lake_settings: Settings, ses
         run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=False)
     assert "The ticks are away" in caught.value.hint
     assert not session_of(lake_settings).streams.active
-    with lease(lake_settings.state.database, "events"):  # given back
+    with lease(lake_settings.state.database, "events"):  # the lease was released
         pass
-    # It goes on where it was.
+    # The query resumes from its checkpoint.
     run_queries(
         lake_settings,
         [BronzeQuery(lake_settings, "events", NOW)],
@@ -160,7 +160,7 @@ def test_what_a_query_cannot_prepare_is_kept(
 def test_one_that_was_taken_over_says_so_whatever_it_failed_with(
     lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer that was suspended meets its successor in Spark's checkpoint, or in the landing log."""
+    """A suspended consumer runs into its successor in Spark's checkpoint, or in the landing log."""
     ticks = Ticks(lake_settings, fails=True)
     resume = ticks.resume
 
@@ -198,7 +198,7 @@ def test_a_source_leaves_its_error_as_it_is(lake_settings: Settings, session_of:
     land(lake_settings, "events")
 
     class Restored(BronzeQuery):
-        """Its landing log is an older copy by the time that its source looks."""
+        """Query whose landing log is an older copy by the time its source reads it."""
 
         def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
             from lakeproof.state.database import open_database, transaction
@@ -227,7 +227,7 @@ def test_no_query_runs_where_one_of_them_runs_elsewhere(lake_settings: Settings,
             available_now=True,
         )
     assert not ticks.resumed.is_set()
-    with lease(lake_settings.state.database, "ticks"):  # given back
+    with lease(lake_settings.state.database, "ticks"):  # the lease was released
         pass
 
 
@@ -264,7 +264,7 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
 
 
 def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) -> None:
-    """It declined its next micro-batch, and was found to have ended before the stop file was."""
+    """The query declined its next micro-batch, and its end was noticed before the stop file."""
     stop_file = tmp_path / "stop"
 
     class Declined:

@@ -1,4 +1,4 @@
-"""The record that the archiving run lands meets the contract of the template: so it reaches every table."""
+"""The record that the archiving run lands meets the contract of the template, so it reaches every table."""
 
 import json
 from pathlib import Path

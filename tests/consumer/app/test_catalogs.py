@@ -1,4 +1,4 @@
-"""The same lake on every catalog: SQLite, Postgres and REST, with the warehouse on local folders and on MinIO."""
+"""The same lake works on every catalog: SQLite, Postgres and REST, with the warehouse in local folders and on MinIO."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def on_sqlite(request: pytest.FixtureRequest, settings: Settings) -> Settings:
 
 
 def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """Catalog and landing log in one database, whose password has every awkward character."""
+    """Return settings with catalog and landing log in one database, whose password has every awkward character."""
     server: PostgresServer = request.getfixturevalue("postgres")
     uri = server.new_database(PASSWORD)
     return changed(settings, LAKE_CATALOG_URI=uri, LAKE_LANDING_LOG_URI=uri)
@@ -57,7 +57,7 @@ def on_postgres(request: pytest.FixtureRequest, settings: Settings) -> Settings:
 
 @pytest.fixture
 def logins() -> Iterator[list[LoginProxy]]:
-    """Logins of REST catalogs: each was used, and by few clients, though many places open the catalog."""
+    """Yield a list for REST catalog logins; check that each needs few tokens, though many places open the catalog."""
     with ExitStack() as stack:
         found: list[LoginProxy] = []
         yield found
@@ -70,7 +70,7 @@ def logins() -> Iterator[list[LoginProxy]]:
 
 
 def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """A server that wants a login, with tokens of seconds, and alone knows where the warehouse is."""
+    """Return settings of a server that requires a login, issues short-lived tokens, and alone knows the warehouse."""
     start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
     server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
     login = LoginProxy(server.uri, seconds=10, leeway=5)
@@ -79,7 +79,7 @@ def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
 
 
 def on_signed_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """A server that wants signed requests, as AWS Glue does."""
+    """Return settings of a server that requires signed requests, as AWS Glue does."""
     start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
     server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
     keys = {"AWS_ACCESS_KEY_ID": "id-of-glue", "AWS_SECRET_ACCESS_KEY": "secret-of-glue", "AWS_REGION": "eu-central-1"}
@@ -92,7 +92,7 @@ def on_signed_rest(request: pytest.FixtureRequest, settings: Settings) -> Settin
 
 def _check_signed(proxy: SignedProxy) -> None:
     assert proxy.clients["refused"] == 0
-    assert len(proxy.clients.keys() - {"refused"}) == 2, proxy.clients  # Spark's and PyIceberg's
+    assert len(proxy.clients.keys() - {"refused"}) == 2, proxy.clients  # the clients of Spark and PyIceberg
 
 
 CATALOGS = {"sqlite": on_sqlite, "postgres": on_postgres, "rest": on_rest}
@@ -129,7 +129,7 @@ def land(settings: Settings, name: str, count: int) -> None:
 
 
 def counted(settings: Settings) -> list[int]:
-    """Rows of bronze, dead letters and ledger as DuckDB sees them."""
+    """Count the rows of bronze, dead letters and ledger in DuckDB."""
     with connect(settings) as session:
         tables = ("bronze.events", "dead_letters.events", "ledger.events")
         return [session.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
@@ -182,7 +182,7 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
                 pass
 
     def appended(own: Catalog, number: int) -> bool:
-        with suppress(CommitFailedException):  # whoever comes second is told, and tries again upon the new state
+        with suppress(CommitFailedException):  # the second committer gets an error, and retries on the new state
             own.load_table("race.appends").append(pa.table({"n": [number]}))
             return True
         return False

@@ -1,4 +1,4 @@
-"""The Python of executors, compared with the driver's. tests/test_cluster.py runs it on a cluster."""
+"""The Python of executors is compared with the driver's. tests/test_cluster.py runs this file on a cluster."""
 
 import pytest
 from structlog.testing import capture_logs

@@ -1,6 +1,6 @@
-"""What consumer/app/session.py and cluster.py, and sources/files/stream.py, rely on in Spark and Py4J that is private.
+"""Private parts of Spark and Py4J that consumer/app/session.py and cluster.py, and sources/files/stream.py, rely on.
 
-One test for each reliance. If one fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the trick off until it is mended.
+Each one has a test. If a test fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the shortcut off until it is fixed.
 """
 
 import inspect
@@ -28,7 +28,7 @@ LOADED = {
         "spark.sql.streaming.checkpointFileManagerClass"
     ),
 }
-"""Classes that settings of Spark name."""
+"""Classes that Spark settings name."""
 
 
 @pytest.mark.parametrize("name", LOADED)
@@ -39,12 +39,12 @@ def test_a_class_that_a_setting_names_can_be_loaded(spark: SparkSession, name: s
 
 
 def test_the_gateway_is_launched_with_options_of_the_process() -> None:
-    """Of ``launch_gateway``: its second parameter goes to Popen, and the process is an attribute."""
+    """The second parameter of ``launch_gateway`` goes to Popen, and the process is an attribute of the gateway."""
     assert list(inspect.signature(launch_gateway).parameters) == ["conf", "popen_kwargs"]
 
 
 def test_a_context_takes_a_gateway_that_was_launched_and_keeps_it(spark: SparkSession) -> None:
-    """Of ``SparkContext._gateway`` and its ``proc``, by which the JVM is ended and waited for."""
+    """``SparkContext._gateway`` and its ``proc`` are used to end the JVM and to wait for its end."""
     assert "gateway" in inspect.signature(SparkContext.__init__).parameters
     gateway: Any = SparkContext._gateway
     assert isinstance(gateway, JavaGateway)
@@ -53,20 +53,20 @@ def test_a_context_takes_a_gateway_that_was_launched_and_keeps_it(spark: SparkSe
 
 
 def test_the_context_says_whether_its_jvm_has_ended(spark: SparkSession) -> None:
-    """Of ``SparkContext._active_spark_context`` and ``SparkContext._jsc``, which is None after the end."""
+    """``SparkContext._active_spark_context`` is the context, whose ``_jsc`` is None after its end."""
     assert SparkContext._active_spark_context is spark.sparkContext
     assert getattr(spark.sparkContext, "_jsc", None) is not None
 
 
 def test_executors_are_counted_and_run_a_program_without_workers_in_python(spark: SparkSession) -> None:
-    """Of the context in the JVM: on one machine, the driver is the only executor."""
+    """Relies on the context in the JVM; on one machine, the driver is the only executor."""
     context: Any = spark.sparkContext._jsc
     assert len(context.sc().statusTracker().getExecutorInfos()) == 1
     assert list(context.parallelize([1, 2], 2).pipe(["sh", "-c", "wc -l"]).collect()) == ["1", "1"]
 
 
 def test_a_gateway_says_what_its_jvm_was_started_with(spark: SparkSession) -> None:
-    """Whether a class can be loaded, and Spark's properties, by `spark-submit` and its files."""
+    """The gateway knows whether a class can be loaded, and Spark's properties from `spark-submit` and its files."""
     gateway: Any = SparkContext._gateway
     assert isinstance(getattr(gateway.jvm, "org.apache.iceberg.spark.SparkCatalog"), JavaClass)
     assert not isinstance(getattr(gateway.jvm, "org.apache.iceberg.spark.Nothing"), JavaClass)
@@ -75,7 +75,7 @@ def test_a_gateway_says_what_its_jvm_was_started_with(spark: SparkSession) -> No
 
 
 def test_a_data_source_is_registered_with_another_python(spark: SparkSession) -> None:
-    """By an attribute of the context: on a cluster, tasks have another one than what runs beside the driver."""
+    """Relies on an attribute of the context: on a cluster, tasks have another Python than the driver's machine."""
 
     class Source(DataSource):
         @classmethod
@@ -95,7 +95,7 @@ def test_a_data_source_is_registered_with_another_python(spark: SparkSession) ->
 
 
 def test_rows_of_a_source_are_sent_along_if_its_wrapper_has_them() -> None:
-    """By ``_SimpleStreamReaderWrapper.getCache``; what it does not have, a task would read, in the driver's Python."""
+    """Relies on ``_SimpleStreamReaderWrapper.getCache``: a task would read missing rows in the driver's Python."""
     import pyspark.sql.streaming.python_streaming_source_runner as runner
 
     sent = inspect.getsource(runner.partitions_func)
@@ -115,14 +115,14 @@ def test_rows_of_a_source_are_sent_along_if_its_wrapper_has_them() -> None:
 
 
 def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) -> None:
-    """Of ``SparkContext._accumulatorServer``: otherwise it prints a stack trace when the JVM has ended."""
+    """Relies on ``SparkContext._accumulatorServer``, which would print a stack trace when the JVM has ended."""
     server: Any = spark.sparkContext._accumulatorServer
     assert "handle_error" in vars(server)
     assert server.handle_error(None, None) is None
 
 
 def test_py4j_logs_to_the_root_logger() -> None:
-    """By ``logging.info`` in its module java_gateway; so the filter is on the root logger, and knows the module."""
+    """Py4J calls ``logging.info`` in its module java_gateway: the filter on the root logger checks the module."""
     import py4j.java_gateway as module
 
     assert "logging.info(" in inspect.getsource(module), "session.py filters the root logger for this"
@@ -134,9 +134,9 @@ def test_py4j_logs_to_the_root_logger() -> None:
     [("ProgressContext", "Initializing StreamExecution"), ("StreamExecution", "Initializing sources")],
 )
 def test_spark_says_that_a_query_is_initializing_by_a_text_alone(spark: SparkSession, name: str, text: str) -> None:
-    """Of ``StreamingQuery.status``: consumer/app/application.py waits until the first trigger, which asks no source.
+    """Relies on ``StreamingQuery.status``: application.py waits for the first trigger, which asks no source.
 
-    No other part of the status tells a query that has not looked at its checkpoint from one that waits.
+    No other part of the status distinguishes a query that has not read its checkpoint from one that waits.
     """
     path = f"org/apache/spark/sql/execution/streaming/runtime/{name}.class"
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
@@ -144,7 +144,7 @@ def test_spark_says_that_a_query_is_initializing_by_a_text_alone(spark: SparkSes
 
 
 def test_the_daemon_of_workers_can_be_started_by_another_module() -> None:
-    """Of ``pyspark.daemon.manager``: consumer/app/worker_daemon.py imports what tasks need, and then calls it."""
+    """Relies on ``pyspark.daemon.manager``: consumer/app/worker_daemon.py calls it after importing what tasks need."""
     from pyspark import daemon
 
     assert inspect.signature(daemon.manager).parameters == {}

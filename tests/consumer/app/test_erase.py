@@ -1,4 +1,4 @@
-"""``consumer erase``: a person is gone from every file, and all the rest is as if they had never landed."""
+"""``consumer erase`` removes a person from every file; all other data is as if the person had never landed."""
 
 import json
 from dataclasses import replace
@@ -34,14 +34,14 @@ _STORMS = ("Too many bad units", "Conflicts", "Late rows")
 
 
 class Killed(BaseException):
-    """Ends an erasure at one of its steps."""
+    """Raised to end an erasure at one of its steps."""
 
 
 @pytest.fixture(scope="module", params=["files", "kafka"])
 def erased(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf
 ) -> tuple[Lakes, Erased, Erased]:
-    """Lakes after an erasure that was killed, or that a reader kept from being complete; what it said, and before."""
+    """Return lakes after an erasure that was killed or held up by a reader, and the results of its dry and last run."""
     kafka = request.getfixturevalue("kafka") if request.param == "kafka" else None
     lakes = lakes_of(tmp_path_factory.mktemp("erase"), session_of, kafka)
     lakes.fill()
@@ -70,7 +70,7 @@ def interrupted(lakes: Lakes, settings: Settings) -> None:
         return remove(*args)
 
     for name, stop, of_tables in (
-        ("remove", once, {STILL_THERE}),  # the dead letters are gone, and bronze is as it was
+        ("remove", once, {STILL_THERE}),  # the dead letters are removed, and bronze is unchanged
         ("_Erasure._rebuild", _kill, None),
         ("_Erasure._forget", _kill, set()),
     ):
@@ -92,7 +92,7 @@ def _kill(*_: object) -> None:
 
 
 def held(lakes: Lakes, settings: Settings) -> None:
-    """A registered reader keeps a snapshot with the person."""
+    """Check an erasure while a registered reader keeps a snapshot with the person."""
     catalog, name = open_catalog(settings), f"bronze.{STREAM}"
     hold(catalog, name, "reports", datetime.now(UTC) + timedelta(hours=1))
     done = lakes.erase()
@@ -130,7 +130,7 @@ def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
         check_clean_of_erased(found)
         (removals,) = found.of("removals")
         assert {each["table"]: each["rows"] for each in removals.facts["removed"]} == done.rows
-    # The next run goes on.
+    # The next run continues.
     lakes.landing.land([lakes.settings], batch(visit(50)))
     lakes.drain(lakes.settings)
     check_clean_of_erased(verify(settings, STREAM, kind=Kind.NEW))
@@ -175,7 +175,7 @@ def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Er
     altered = altered.set_column(rows.schema.get_field_index("amount"), field, pa.array([999], field.type))
     before = table.current_snapshot()
     assert before
-    table.overwrite(pa.concat_tables([altered, rows.slice(2), again]))  # and the second one is missing
+    table.overwrite(pa.concat_tables([altered, rows.slice(2), again]))  # and the second row is missing
     try:
         found = verify(settings, STREAM)
         faults = {each.what for results in found.results.values() for result in results for each in result.faults}
@@ -220,6 +220,6 @@ def test_mistakes_have_hints(lake_settings: Settings) -> None:
         erase(lake_settings, STREAM, condition, _kill)  # type: ignore[arg-type]
     assert "keep it" in refused.value.hint
     settings = changed(lake_settings, LAKE_ERASURE_KEY="a key of the operator")
-    for held in (STREAM, LEASE):  # by a run, a replay or another erasure; by a maintenance
+    for held in (STREAM, LEASE):  # the lease of a run, a replay or another erasure; the lease of a maintenance
         with lease(settings.state.database, held), pytest.raises(LeaseHeldError):
             erase(settings, STREAM, condition, _kill)  # type: ignore[arg-type]

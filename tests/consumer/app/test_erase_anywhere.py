@@ -1,4 +1,4 @@
-"""``consumer erase`` on object storage and other catalogs, with lost answers, and whatever else comes in between."""
+"""``consumer erase`` on object storage and other catalogs, with sinks, lost answers, other erasures and kills."""
 
 import itertools
 import pkgutil
@@ -61,7 +61,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def in_buckets(minio: Minio) -> dict[str, Callable[[str], Any]]:
-    """Variables of a lake whose files are in a bucket of its own, but for the checkpoints."""
+    """Return variables of a lake whose files, except for checkpoints, are in buckets of its own."""
     own = uuid4().hex[:12]
     client = s3_client(minio.settings())
     for name in ("lake", "control"):
@@ -108,7 +108,7 @@ def test_nothing_is_left_in_a_bucket(
 
 
 def check_as_if_never_landed(lakes: Lakes) -> None:
-    """All others are as in the lake without the person, and verify says that units were erased, and nothing else."""
+    """Check that other rows are as in the lake without the person, and that verify finds erased units, no faults."""
     for table in (*TABLES, "gold.spent"):
         assert same(lakes.settings, table) == same(lakes.control, table), table
     for kind in (Kind.NEW, Kind.ALL):
@@ -123,7 +123,7 @@ PUBLISHED = f"{PRODUCT}publish: final\nsinks: [table, parquet]\n"
 
 
 def test_what_sinks_have_is_forgotten(tmp_path: Path, session_of: SessionOf, kafka: KafkaServer) -> None:
-    """Topics get tombstones, and published files are written again; what a contract discards is in landed files."""
+    """Topics get tombstones, published files are rewritten; fields that the contract discards are in landed files."""
     soon = {"cleanup_policy": "compact", "segment_ms": 500, "min_cleanable_dirty_ratio": 0.01, "delete_retention_ms": 0}
     good = {name: kafka.new_topic(**soon) for name in ("lake", "control")}
     bad = {name: kafka.new_topic() for name in ("lake", "control")}
@@ -140,8 +140,8 @@ def test_what_sinks_have_is_forgotten(tmp_path: Path, session_of: SessionOf, kaf
         LAKE_DEAD_LETTER_TOPIC=bad.__getitem__,
     )
     settings = lakes.settings
-    # What the contract discards is in no table: such rows stay. The first file is in the archive, the second one still
-    # where it landed.
+    # No table has the fields that the contract discards, so these rows stay. The first file is in the archive, the
+    # second one still in the landing zone.
     lakes.landing.land([settings], batch(visit(60, friend=PERSON)), batch(visit(61, friend=PERSON)))
     lakes.of_control.land([lakes.control], batch(visit(60)), batch(visit(61)))
     lakes.fill(friend_stays=True)
@@ -162,9 +162,9 @@ def test_what_sinks_have_is_forgotten(tmp_path: Path, session_of: SessionOf, kaf
     assert any(bad["lake"] in each and "retention.ms" in each for each in done.elsewhere)
     assert traces(settings) == []
     assert windows(settings) == windows(lakes.control)
-    assert lakes.erase().topics[good["lake"]].tombstones == 0  # they have been sent
+    assert lakes.erase().topics[good["lake"]].tombstones == 0  # they were sent before
 
-    # The next run sends all rows again, and goes on with the files.
+    # The next run sends all rows again, and continues with the files.
     for each in (settings, lakes.control):
         lakes.landing.land([each], batch(visit(50, at="12:00")))
         lakes.drain(each)
@@ -179,7 +179,7 @@ def test_what_sinks_have_is_forgotten(tmp_path: Path, session_of: SessionOf, kaf
 
 
 def mentions(kafka: KafkaServer, topic: str) -> int:
-    """How many messages have the person."""
+    """Count the messages that contain the person."""
     return sum(
         "wanda" in repr((each.key(), each.value(), each.headers())) or PERSON in (each.value() or b"").decode()
         for each in received(kafka, topic)
@@ -187,13 +187,13 @@ def mentions(kafka: KafkaServer, topic: str) -> int:
 
 
 def newest(kafka: KafkaServer, topic: str) -> dict[bytes | None, bytes | None]:
-    """What a compacted topic says of each key."""
+    """Return the newest value of each key in a compacted topic."""
     found = {each.key(): each.value() for each in received(kafka, topic) if each.key() != b"roll"}
     return {key: value for key, value in found.items() if value is not None}
 
 
 def windows(settings: Settings) -> list[str]:
-    """What readers of the published files see."""
+    """Return the rows that readers of the published files see."""
     files = f"{settings.home}/published/spent/*.parquet"
     return sorted(map(repr, duckdb.sql(f"SELECT window_start, user_id, visits, amount FROM '{files}'").fetchall()))
 
@@ -203,7 +203,7 @@ PEOPLE = [f"wanda-{number}" for number in range(5)]
 
 @dataclass
 class Many:
-    """A lake that has many people who want to be erased, one after the other, and one who stays."""
+    """Lake with several people who are erased one after the other, and with one who stays."""
 
     settings: Settings
     session_of: SessionOf
@@ -224,7 +224,7 @@ class Many:
         check_clean(verify(self.settings, STREAM))
 
     def erase(self, person: str) -> Erased:
-        """As the program does."""
+        """Erase a person as the program does."""
         condition = read_condition(f"user_id = '{person}'", load_contract(self.settings.contracts, STREAM))
         try:
             return erase(self.settings, STREAM, condition, lambda: self.session_of(self.settings))
@@ -232,7 +232,7 @@ class Many:
             raise explained(error, self.settings, STREAM) from error
 
     def rows(self) -> dict[str, list[str]]:
-        """The rows of those who are not erased."""
+        """Return the rows without the people who are erased."""
         tables = (*TABLES[:-1], "gold.spent")
         return {
             table: [each for each in content(self.settings, table, but=AT) if "wanda" not in each] for table in tables
@@ -251,7 +251,7 @@ class Many:
 def test_each_answer_of_the_catalog_may_be_lost(
     kind: str, tmp_path: Path, session_of: SessionOf, request: pytest.FixtureRequest
 ) -> None:
-    """Each answer is lost in the erasure of one of four people: it is complete, at once or when it is repeated."""
+    """Each answer is lost in the erasure of one of four people; each erasure is complete, at once or when repeated."""
     turns, phase, seen, spared = itertools.cycle(REST_ANSWERS), -1, 0, 0
 
     def loses() -> bool:
@@ -281,7 +281,7 @@ def test_each_answer_of_the_catalog_may_be_lost(
                     done = many.erase(PEOPLE[phase])
                 except LakeproofError as error:
                     errors.append(error)
-                    spared = seen  # a repetition gets further: the next answers are lost to it
+                    spared = seen  # a repetition gets further: it loses later answers
                     log.info("refused", person=PEOPLE[phase], code=error.exit_code, error=error.message)
                     continue
                 if done.is_complete:
@@ -297,7 +297,7 @@ def test_each_answer_of_the_catalog_may_be_lost(
 
 
 def test_another_erasure_waits_or_collides(tmp_path: Path, session_of: SessionOf) -> None:
-    """One at a time; where a second one has leases in a copy of the database, nothing is lost, and one is repeated."""
+    """A second erasure waits; if its leases are in a copy of the database, nothing is lost, and one is repeated."""
     lakes = lakes_of(tmp_path, session_of)
     many = Many(lakes.settings, session_of)
     many.fill()
@@ -313,7 +313,7 @@ def test_another_erasure_waits_or_collides(tmp_path: Path, session_of: SessionOf
         def meanwhile(
             *arguments: Any, real: Any = real, second: str = second, done: list[Erased] = done, once: Any = once
         ) -> Any:
-            if next(once, False):  # the second one comes here, too
+            if next(once, False):  # the second erasure calls this function, too
                 with pytest.raises(LeaseHeldError):
                     many.erase(second)
                 done.append(other.erase(second))
@@ -330,7 +330,7 @@ def test_another_erasure_waits_or_collides(tmp_path: Path, session_of: SessionOf
 
 
 class KilledError(BaseException):
-    """Ends an erasure at one of its steps."""
+    """Raised to end an erasure at one of its steps."""
 
 
 def kill(*_: object, **__: object) -> None:
@@ -338,7 +338,7 @@ def kill(*_: object, **__: object) -> None:
 
 
 def after(count: int, name: str) -> Any:
-    """Let a function be called some times, then kill."""
+    """Return a function that passes `count` calls on, then kills."""
     real: Any = pkgutil.resolve_name(name)
     left = iter(range(count))
 
@@ -368,7 +368,7 @@ STEPS = [
     ("consumer.app.erase._Erasure._search", 0, "all is gone"),
     ("consumer.app.erase._Erasure._name_elsewhere", 0, "all is searched"),
 ]
-"""Functions that an erasure is killed in, and at which call of them."""
+"""Functions in which an erasure is killed, the number of calls before that, and the state of the erasure."""
 
 
 def test_it_is_killed_at_each_step(
@@ -385,7 +385,7 @@ def test_it_is_killed_at_each_step(
     for name, count, step in STEPS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(name, after(count, name))
-            # A killed process does not tidy up.
+            # A killed process does not clean up.
             patch.setattr(removing, "drop_branches", lambda table, *branch: None if branch else drop(table))
             with pytest.raises(KilledError):
                 lakes.erase()

@@ -1,4 +1,4 @@
-"""What a query is said to have failed with: what is outside is worth another try, though it may be back by now."""
+"""The error of a failed query: an outside failure is worth a retry, even if its cause may be gone by now."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from lakeproof.settings import Settings
 pytestmark = pytest.mark.spark
 
 REFUSED = 1
-"""A port where nothing listens."""
+"""Port on which nothing listens."""
 
 
 def write_to_a_full_disk(jvm: Any, _folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Folders that rebuilds have left are removed, and no other."""
+"""Folders that rebuilds have left behind are removed, and no others."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def settings(request: pytest.FixtureRequest, lake_settings: Settings) -> Setting
 
 
 def table(catalog: Catalog, name: str) -> str:
-    """Make a table; return its folder."""
+    """Create a table; return its folder."""
     catalog.create_namespace_if_not_exists(name.split(".")[0])
     made = catalog.create_table(name, ROWS.schema)
     made.append(ROWS)
@@ -50,7 +50,7 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     for name in ("replaced", "used", "renamed"):
         _mark_replaced(catalog, f"silver.{name}", "silver.new")
     catalog.drop_table("silver.replaced")
-    # Of format 3, as gold is; and what a reader or a backup needs.
+    # Tables of format 3, as in gold, and tables that a reader or a backup needs.
     table(catalog, "gold.replaced")
     at, metadata = newest_metadata(catalog, "gold.replaced")
     assert swap_metadata(catalog, "gold.replaced", at, metadata | {"format-version": 3, "next-row-id": 0})

@@ -1,4 +1,4 @@
-"""A query that follows tables, with a plain function as what it does."""
+"""A query that follows tables, with a plain function as its work."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from consumer.bulletin import Bulletin
 
 
 class Work:
-    """So many things to take."""
+    """A number of items to take."""
 
     def __init__(self, left: int = 0) -> None:
         self.left = left

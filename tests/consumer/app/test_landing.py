@@ -1,4 +1,4 @@
-"""The main job: what landed is in bronze or in the dead letters, each unit once."""
+"""The main job: each landed unit is in bronze or in the dead letters, once."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ def landing(lake_settings: Settings) -> Path:
 
 
 def units(settings: Settings) -> dict[str, list[tuple[int, str | None]]]:
-    """Every unit of both tables by source: (position, reasons or None)."""
+    """Return every unit of both tables by source: (position, reasons or None)."""
     found: dict[str, list[tuple[int, str | None]]] = {}
     for row in rows(settings, "bronze.events"):
         found.setdefault(row["_source"], []).append((row["_position"], None))
@@ -71,7 +71,7 @@ def units(settings: Settings) -> dict[str, list[tuple[int, str | None]]]:
 
 
 def produce_seeds(target: str, environment: dict[str, str], folder: Path, seeds: int = 20) -> dict[int, Any]:
-    """Run the producer for seeds from 1, each into its own folder of the landing zone; return the reports."""
+    """Run the producer with seeds from 1, each into its own folder of the landing zone; return the reports."""
     reports = {}
     for seed in range(1, seeds + 1):
         report = folder / f"report-{seed}.json"
@@ -108,12 +108,12 @@ def check_seeds(settings: Settings, reports: dict[int, Any]) -> None:
 
 
 def named(name: str) -> str:
-    """A file's name as the tables have it."""
+    """Return a file's name as the tables record it."""
     return name.replace("%", "%25")
 
 
 def unit_bytes(landed: bytes, position: int, codes: str) -> bytes:
-    """The bytes of a unit, found by other means than the consumer's."""
+    """Return the bytes of a unit, found without the consumer's code."""
     if codes == "corrupt_batch":
         return landed
     text, decoder = landed.decode(), json.JSONDecoder()
@@ -220,7 +220,7 @@ def test_bad_input_ends_in_exactly_one_table_and_everybody_can_read_it(
     assert found.pop("100,000 records.json") == [(n, None) for n in range(100_000)]
     assert found == expected
     with connect(lake_settings) as session:
-        # Every column of every row, so that text which is not UTF-8 would show.
+        # Read every column of every row, so that text that is not UTF-8 is noticed.
         for table in ("bronze.events", "dead_letters.events", "dead_letters_text.events", "ledger.events"):
             relation = session.sql(f"select * from {table}")
             assert relation is not None
@@ -294,7 +294,7 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
 def test_a_file_whose_name_was_shortened_is_not_read_again(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by a run that resumes, nor by one whose checkpoint was lost, nor by one whose landing log was lost."""
+    """The file is not read by a run that resumes, nor after the loss of the checkpoint or the landing log."""
     names = [f"{number}.json" for number in range(5)]
     settings = changed(lake_settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1)
     monkeypatch.setattr(landing_log, "SHORTENED_AT_ONCE", 1)
@@ -305,7 +305,7 @@ def test_a_file_whose_name_was_shortened_is_not_read_again(
     drain(settings)
     log = LandingLog(settings.state.database, "events")
     shorten_logs(settings, is_ending=lambda: True)
-    shorten_logs(settings)  # they are too young
+    shorten_logs(settings)  # the entries are too recent
     assert len(log.files(0, 9)) == 5
     monkeypatch.setattr(landing_logs, "KEPT_WHOLE", timedelta(0))
     shorten_logs(settings)
@@ -322,7 +322,7 @@ def test_a_file_whose_name_was_shortened_is_not_read_again(
                 file.unlink()
         (landing / f"new-{bool(lost)}-{len(str(lost))}.json").write_bytes(b"[%s]" % event())
         (landing / names[0]).unlink()
-        (landing / names[0]).write_bytes(b"[%s]" % event())  # it comes back
+        (landing / names[0]).write_bytes(b"[%s]" % event())  # the file returns
         drain(settings)
     assert [len(found) for found in units(settings).values()] == [1] * 8
     assert not any(each.faults for each in verify(settings, "events"))
@@ -335,7 +335,7 @@ def test_a_start_before_anything_has_landed(lake_settings: Settings, landing: Pa
         (landing / "1.json").write_bytes(b"[%s]" % event())
         drain(changed(lake_settings, LAKE_JUDGE="python"))
     assert units(lake_settings) == {"1.json": [(0, None)]}
-    # What a terminal shows of it is made from these.
+    # The display in a terminal is computed from these.
     counts = {"started": "waiting", "micro-batch": "files"}
     told = [log[counts[log["event"]]] for log in logs if log["event"] in counts]
     assert told == [{"files": 0}, {"files": 0}, {"files": 1}, 1]

@@ -1,4 +1,4 @@
-"""OpenLineage events of an application, as a server gets them over HTTP; and what becomes of it without one."""
+"""OpenLineage events of an application, as a server gets them over HTTP, and the application without such a server."""
 
 import json
 import threading
@@ -80,12 +80,12 @@ EVENT = {
     },
     "additionalProperties": False,
 }
-"""What the specification demands of the event of a run."""
+"""JSON schema that the specification requires of the event of a run."""
 
 
 @contextmanager
 def receiver(status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that takes events; yield its address and the events."""
+    """Run a server that accepts events; yield its address and the events."""
     found: list[dict[str, Any]] = []
 
     class Takes(BaseHTTPRequestHandler):
@@ -110,7 +110,7 @@ def receiver(status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """The events that a server gets."""
+    """Yield the events that a server gets."""
     with receiver() as (address, found):
         monkeypatch.setenv("OPENLINEAGE_URL", address)
         yield found
@@ -122,7 +122,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 
 def of(events: list[dict[str, Any]], query: str) -> dict[str, dict[str, Any]]:
-    """Events of a query by type."""
+    """Return the events of a query by type."""
     return {each["eventType"]: each for each in events if each["job"]["name"] == query}
 
 
@@ -131,7 +131,7 @@ def places(datasets: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def written(event: dict[str, Any]) -> dict[str, int]:
-    """Rows by table."""
+    """Return row counts by table."""
     return {
         each["facets"]["symlinks"]["identifiers"][0]["name"]: each["outputFacets"]["outputStatistics"]["rowCount"]
         for each in event["outputs"]
@@ -146,7 +146,7 @@ def test_lineage_from_files_to_gold(
     landing = settings.home / "landing" / "events"
     landing.mkdir(parents=True)
     (landing / "0.json").write_bytes(b"[" + b",".join(RECORDS[:2]) + b"]")
-    drain_directly(settings)  # what an earlier run has committed is not counted
+    drain_directly(settings)  # commits of an earlier run are not counted
     (landing / "1.json").write_bytes(b"[" + b",".join(RECORDS[2:]) + b"]")
     queries: list[Query] = [BronzeQuery(settings, "events", NOW)]
     queries += [LayerQuery(settings, layer, NOW) for layer in layers_of(asked_to_run(settings, ["events"], None))]
@@ -206,7 +206,7 @@ def test_lineage_of_a_topic_and_the_end_of_a_run_that_failed(
 
 @pytest.fixture
 def still(lake_settings: Settings) -> tuple[Settings, Still]:
-    """A query that writes to a table, without Spark."""
+    """Return settings, and a query that writes to a table, without Spark."""
     often = lake_settings.monitor.model_copy(update={"lineage_seconds": 0.05})
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
     query = Still()

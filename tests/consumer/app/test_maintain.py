@@ -1,4 +1,4 @@
-"""Maintenance of a lake: fewer files and snapshots, the same rows for each engine, and the stream goes on."""
+"""Maintenance of a lake: fewer files and snapshots, the same rows in each engine, and the stream continues."""
 
 import json
 import os
@@ -51,7 +51,7 @@ TABLES = (
 MICRO_BATCHES = 5
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])  # five minutes of a busy machine
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])  # five minutes on a busy machine
 def settings(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> Settings:
     changes: dict[str, Any] = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
     if request.param == "s3":
@@ -62,7 +62,7 @@ def settings(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: 
 
 
 def fill(settings: Settings, session_of: SessionOf, first: int) -> None:
-    """Micro-batches, each with a duplicate and, under the wrong contract, dead letters."""
+    """Land and process micro-batches, each with a duplicate and, under the wrong contract, dead letters."""
     for number in range(first, first + MICRO_BATCHES):
         records = [order(number * 10 + each, **([{}, *WRONG][each % 4])) for each in range(8)]
         land(settings, f"{number}.json", batch(*records, records[0]))
@@ -70,12 +70,12 @@ def fill(settings: Settings, session_of: SessionOf, first: int) -> None:
 
 
 def all_rows(settings: Settings) -> Mapping[str, list[dict[str, Any]]]:
-    """The rows of all tables, as PyIceberg reads them."""
+    """Return the rows of all tables, read by PyIceberg."""
     return {table: sorted(rows(settings, table), key=repr) for table in TABLES}
 
 
 def counted(settings: Settings, session_of: SessionOf) -> dict[str, tuple[int, int, int]]:
-    """Rows of each table, as each engine counts them."""
+    """Count the rows of each table in each engine."""
     spark = session_of(settings)
     with connect(settings) as duck:
         return {
@@ -131,7 +131,7 @@ def test_a_maintained_lake_has_the_same_rows_and_goes_on(settings: Settings, ses
 
 @pytest.fixture(scope="module")
 def filled_once(session_of: SessionOf, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A lake on a local disk, and a copy of its folder beside it."""
+    """Fill a lake on a local disk, and keep a copy of its folder beside it."""
     folder = tmp_path_factory.mktemp("filled") / "lake"
     settings = settings_of(
         {
@@ -150,7 +150,7 @@ def filled_once(session_of: SessionOf, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def filled(filled_once: Settings) -> Settings:
-    """The lake as it was when it was filled."""
+    """Restore the lake to the state in which it was filled."""
     shutil.rmtree(filled_once.home)
     shutil.copytree(filled_once.home.with_name("kept"), filled_once.home)
     return filled_once
@@ -168,7 +168,7 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     until = datetime.now(UTC) + timedelta(hours=6)
     assert hold(catalog, "ledger.orders", "report", until, ledger[2])
     assert hold(catalog, "ledger.orders_silver", "late", soon)
-    assert hold(catalog, "gold.totals", "report", until, oldest=True)  # of format 3
+    assert hold(catalog, "gold.totals", "report", until, oldest=True)  # a table of format 3
     windows = session.table("lake.gold.totals").count()
     time.sleep(1)
     planned = maintained(filled, session_of, dry_run=True)
@@ -179,7 +179,7 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
     assert planned["bronze.orders"].to_expire == done.before.snapshots - 2
     assert done.after.snapshots == 2
 
-    # A reader keeps its snapshot and those after it, up to its deadline.
+    # A reader keeps its snapshot and all later ones until its deadline.
     assert all_done["ledger.orders"].kept_by == [f"reader report until {until:%F %H:%M} UTC"]
     assert planned["ledger.orders"].to_expire == 2
     assert {each.snapshot_id for each in catalog.load_table("ledger.orders").snapshots()} > set(ledger[2:])
@@ -188,11 +188,11 @@ def test_what_others_need_is_kept_and_named(filled: Settings, session_of: Sessio
 
     assert all_done["gold.totals"].kept_by == [f"reader report until {until:%F %H:%M} UTC"]
     assert planned["gold.totals"].to_expire == 0
-    drain(filled, session_of)  # gold goes on
+    drain(filled, session_of)  # gold continues
     assert session_of(filled).table("lake.gold.totals").count() == windows
     assert session_of(filled).table("lake.gold.totals.refs").count() == 2
 
-    # Of a table that asks for it, nothing is removed.
+    # Nothing is removed from a table whose property gc.enabled is false.
     kept = all_done["silver.orders"]
     assert kept.remark == "Nothing is removed: its property gc.enabled is false."
     assert f"  {kept.remark}" in list(lines([kept], dry_run=False))
@@ -211,7 +211,7 @@ def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Setti
         os.utime(path, (at, at))
     planned = maintained(filled, session_of, dry_run=True)["bronze.orders"]
     assert (planned.orphans, old.exists()) == (1, True)
-    # What a contract or product says of its tables counts for these alone.
+    # The settings in a contract or product apply to its own tables alone.
     contract, product = filled.contracts / f"{STREAM}.yaml", filled.gold / "totals.yaml"
     own = "customProperties:\n  - {property: maintenance, value: {compact: false, orphan_hours: 24}}\n"
     contract.write_text(contract.read_text().replace("customProperties:\n", own))
@@ -224,7 +224,7 @@ def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Setti
     assert all_done["gold.totals"].after.snapshots == 1
     contract.write_text(contract.read_text().replace(own, "customProperties:\n"))
     at_rest = maintained(changed(filled, LAKE_MAINTENANCE_KEEP_HOURS=None), session_of)["bronze.orders"]
-    assert at_rest.after.snapshots == at_rest.before.snapshots + 2  # on the branch, and the swap
+    assert at_rest.after.snapshots == at_rest.before.snapshots + 2  # one on the branch, and one of the swap
 
 
 def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
@@ -292,7 +292,7 @@ def test_a_table_that_has_grown_is_maintained_and_files_of_another_are_no_orphan
 
 
 def check_shared_folders(filled: Settings, session_of: SessionOf) -> None:
-    """Files of a table in the folder of another one are no orphans."""
+    """Check that files of a table in the folder of another table are not orphans."""
     session = session_of(filled)
     kept = "lake.bronze.orders_kept"
     session.sql("alter table lake.bronze.orders rename to bronze.orders_kept").collect()
@@ -328,7 +328,7 @@ def test_folders_are_compared_however_they_are_written(
 
 
 class Located:
-    """A catalog of tables that are anywhere."""
+    """Catalog of tables with arbitrary locations."""
 
     def __init__(self, locations: Mapping[str, str]) -> None:
         self.locations = locations
@@ -375,7 +375,7 @@ def test_streams_of_spark_that_are_idle_for_longer_than_the_retention(
 
     spark.sql("create namespace lake.bronze").collect()
     for table in tables:
-        version = 3 if table == tables[0] else 2  # as of gold, and of the others
+        version = 3 if table == tables[0] else 2  # 3 as in gold, 2 as in the other tables
         of_version = f"tblproperties ('format-version' = '{version}')"
         spark.sql(f"create table lake.{table} (id int) using iceberg {of_version}").collect()
     add(1, 2)
@@ -394,14 +394,14 @@ def test_streams_of_spark_that_are_idle_for_longer_than_the_retention(
         take(tables[1])
     assert taken[tables[1]] == [1, 2]
 
-    # Its deadline passes: it is an unregistered one.
+    # As after its deadline, the reader is not registered.
     assert release(catalog, tables[0], "stream")
     add(8)
     maintain_module.maintain_table(spark, tables[0], at_once, None)
     with pytest.raises(StreamingQueryException, match="expired or removed"):
         take(tables[0])
 
-    # Registered, and released, while a maintenance is between its look and its commit.
+    # A reader is registered, then released, between the look and the commit of a maintenance.
     expiring = maintain_module.expiring
     for change, snapshots in (
         (lambda: hold(catalog, tables[1], "late", datetime.now(UTC) + timedelta(hours=1), oldest=True), 2),

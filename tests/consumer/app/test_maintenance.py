@@ -1,4 +1,4 @@
-"""A consumer that maintains its tables, killed during that, and read by others: nothing is lost or doubled."""
+"""A consumer is killed while it maintains its tables and others read them: nothing is lost or doubled."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _DEADLINE_SECONDS = 180
 
 
 class Consumer:
-    """A consumer in a process of its own."""
+    """Consumer in a process of its own."""
 
     def __init__(self, settings: Settings, log: Path, *more: str, files: int = 2) -> None:
         self.log = log
@@ -56,7 +56,7 @@ class Consumer:
 
 @contextmanager
 def beside(work: Callable[[], object]) -> Iterator[None]:
-    """Do something again and again; what it fails with is raised at the end."""
+    """Repeat some work within the context; raise its error at the end."""
     ending, errors = threading.Event(), []
 
     def again() -> None:

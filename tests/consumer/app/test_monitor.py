@@ -1,4 +1,4 @@
-"""The endpoint of an application: metrics of files and Kafka, those that dashboard, rules and docs name, and health."""
+"""Endpoint of an application: metrics of files and Kafka, metrics that dashboard, rules and docs name, and health."""
 
 import json
 import os
@@ -58,7 +58,7 @@ _SECONDS = 60
 
 
 def get(address: str, path: str) -> tuple[int, str]:
-    """Status and body of an answer."""
+    """Return status and body of a response."""
     try:
         with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -67,7 +67,7 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 
 class Scrape:
-    """The metrics of an answer."""
+    """The metrics of a response."""
 
     def __init__(self, text: str) -> None:
         self.names: set[str] = set()
@@ -84,18 +84,18 @@ class Scrape:
         return self._values[f"consumer_{name}", frozenset(labels.items())]
 
     def of(self, name: str, label: str) -> dict[str, float]:
-        """Values by a label, where all others are the same."""
+        """Return values by one label, where all other labels are the same."""
         return {dict(at)[label]: value for (each, at), value in self._values.items() if each == f"consumer_{name}"}
 
 
 def named() -> dict[str, set[str]]:
-    """Metrics of the consumer that dashboard, rules and docs name, with the labels that they are asked for by."""
+    """Return the consumer metrics that dashboard, rules and docs name, with the labels by which they select."""
     rules = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]
     board = json.loads((MONITORING / "dashboard.json").read_text())
     asked = [each["expr"] for panel in board["panels"] for each in panel.get("targets", ())]
     found: dict[str, set[str]] = {}
     for text in [*(each["expr"] for each in rules), *asked]:
-        tree = promql_parser.parse(text.replace("$__rate_interval", "1m"))  # raises an error where it is none
+        tree = promql_parser.parse(text.replace("$__rate_interval", "1m"))  # raises an error if it is not valid
         assert tree
         for name, matchers in re.findall(r"\b((?:consumer|process)_\w+)(?:\{([^}]*)\})?", text):
             found.setdefault(name, set()).update(re.findall(r"(\w+)\s*(?:=|!)", matchers))
@@ -107,7 +107,7 @@ def named() -> dict[str, set[str]]:
 
 
 class Scraping(Query):
-    """A toy that scrapes once the queries before it are done, while the application runs."""
+    """Toy query that scrapes once the queries before it are done, while the application runs."""
 
     name = lease_name = "scraping"
 
@@ -149,7 +149,7 @@ class Scraping(Query):
 
 
 def until(done: Callable[[], Any]) -> Any:
-    """Wait for something, and return it."""
+    """Wait until the result is true, and return it."""
     deadline = time.monotonic() + _SECONDS
     while not (found := done()):
         assert time.monotonic() < deadline
@@ -158,12 +158,12 @@ def until(done: Callable[[], Any]) -> Any:
 
 
 def watched(settings: Settings) -> Settings:
-    """Settings of a run that is looked at."""
+    """Return settings of a run with an endpoint for metrics."""
     return changed(settings, LAKE_METRICS="127.0.0.1:0", LAKE_METRICS_SECONDS=1, LAKE_SETTLE_SECONDS=0)
 
 
 def queries_of(settings: Settings, source: str) -> list[Query]:
-    """The queries of the events."""
+    """Return the queries of the stream events."""
     layers = layers_of(asked_to_run(settings, ["events"], None))
     return [BronzeQuery(settings, "events", NOW, source), *(LayerQuery(settings, layer, NOW) for layer in layers)]
 
@@ -171,7 +171,7 @@ def queries_of(settings: Settings, source: str) -> list[Query]:
 def scraped(
     settings: Settings, name: str, queries: list[Query], session_of: SessionOf, look: Callable[[str], None]
 ) -> None:
-    """Run a stream or mode over what has landed, and look at the endpoint before the application ends."""
+    """Run a stream or mode over all landed data, and call `look` with the endpoint before the application ends."""
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -198,7 +198,7 @@ def scraped(
 
 
 def check(address: str, settings: Settings, unit: str) -> Scrape:
-    """Wait for a look at the lake in which all is done, and check what files and Kafka have in common."""
+    """Wait for metrics in which all is done, and check those that files and Kafka have in common."""
 
     def all_done() -> Scrape | None:
         found = Scrape(get(address, "/metrics")[1])
@@ -228,7 +228,7 @@ def check(address: str, settings: Settings, unit: str) -> Scrape:
     assert found("ready") == 1
     assert found("metrics_errors_total") == 0
 
-    # The status says the same of each query.
+    # `consumer status` agrees for each query.
     for each in status(settings, ["events"]):
         for doing in Doing:
             assert found("query_state", query=each.query, state=str(doing)) == (each.state is doing)
@@ -289,7 +289,7 @@ def test_the_metrics_of_a_mode(
     def look(address: str) -> None:
         name = f"dedupe {mode.checkpoint}"
         until(lambda: "\nconsumer_lag{" in get(address, "/metrics")[1])
-        # A look may have come before the micro-batch.
+        # The first metrics may precede the micro-batch.
         until(lambda: Scrape(get(address, "/metrics")[1])("lag", query=name, unit="messages") == 0)
         found = Scrape(get(address, "/metrics")[1])
         for outcome in ("messages", "kept", "duplicates"):
@@ -303,7 +303,7 @@ def test_the_metrics_of_a_mode(
 
 
 class Still(Query):
-    """A query that does nothing."""
+    """Query that does nothing."""
 
     name = lease_name = "still"
     has_ended = False
@@ -323,7 +323,7 @@ class Still(Query):
 def still(
     lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Monitor, Still, Bulletin]]:
-    """A monitor of a query that does nothing, with several looks in a second."""
+    """Yield a monitor that looks several times a second, its query, which does nothing, and its bulletin."""
     monkeypatch.setattr("consumer.app.monitor._CHECK_SECONDS", 0.05)
     often = lake_settings.monitor.model_copy(update={"seconds": 0.2})
     settings = lake_settings.model_copy(update={"monitor": often})
@@ -351,7 +351,7 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
     running: dict[str, Any] = {"still": query}
     assert answer(monitor, "/readyz") == ("503", '{"status": "starting"}')
     monitor.started(running, bulletin)
-    assert answer(monitor, "/readyz")[0] == "503"  # nothing has been looked at
+    assert answer(monitor, "/readyz")[0] == "503"  # no look has finished
     until(lambda: answer(monitor, "/readyz") == ("200", '{"status": "ready"}'))
     assert answer(monitor, "/readyz", "POST")[0] == "405"
 
@@ -359,7 +359,7 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
     assert answer(monitor, "/readyz") == ("503", '{"status": "paused: still"}')
     query.paused = None
 
-    # The lake is away for a moment: the last look is shown, and the queries have said nothing. Then for longer.
+    # The lake is unavailable for a moment: the last look is shown, and the queries report nothing. Then for longer.
     before = monitor.metrics.looks.newest
     assert before
     with monkeypatch.context() as patch:
@@ -375,7 +375,7 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
         until(lambda: answer(monitor, "/readyz") == ("503", '{"status": "ZeroDivisionError: s://u:***@h"}'))
     until(lambda: answer(monitor, "/readyz")[0] == "200")
 
-    # A thread that has ended is seen by the application, which stops. If it does not, it hangs.
+    # The application notices a thread that has ended, and stops. If it does not, it hangs.
     query.has_ended = True
     until(lambda: answer(monitor, "/healthz") == ("503", '{"status": "still has ended"}'))
     assert answer(monitor, "/readyz")[0] == "503"
@@ -419,14 +419,14 @@ def test_labels_are_escaped_and_not_too_many_and_no_line_is_too_strange() -> Non
     for strange in ({}, {"event": 3}, {"phases": 1}, {"event": "maintained", "compacted": 1}, {**line, "reasons": 7}):
         assert metrics(None, "info", dict(strange)) == strange
     found = Scrape(generate_latest(metrics.registry).decode())
-    assert found("rows_total", query='a"b\\c\n', outcome="bronze") == 10  # with that of the strange one
+    assert found("rows_total", query='a"b\\c\n', outcome="bronze") == 10  # with the rows of the last strange line
     assert found("dead_letters_total", query="q", reasons="r99") == 2
     assert found("dead_letters_total", query="q", reasons=OTHER) == 102
     assert found("dead_letters_total", query="other", reasons="r149") == 1
     assert len(found.of("warnings_total", "event")) == 101
     assert found("warnings_total", event=OTHER) == 50
     assert found("metrics_errors_total") == 3
-    # As of a Prometheus counter, a new process begins at 0.
+    # As usual in Prometheus, a new process begins at 0.
     assert not Scrape(generate_latest(Metrics([], lambda: True).registry).decode()).of("rows_total", "query")
 
 

@@ -1,6 +1,6 @@
-"""What operators and other tools do to a lake: restore, move, unmount, expire, compact. Nothing is lost or doubled.
+"""Operations on a lake by operators and other tools: restore, move, unmount, expire, compact. No loss, no duplicates.
 
-Either the next run goes on right, or it refuses with a line that says what to do; and doing that makes it right.
+The next run either continues correctly, or refuses with a line that says what to do; following it corrects the lake.
 """
 
 import itertools
@@ -41,7 +41,7 @@ TABLES = ("bronze.events", "dead_letters.events", "ledger.events")
 
 @pytest.fixture
 def drain(drain_directly: Drain) -> Drain:
-    """They run a stream many times, and are about its tables."""
+    """Drain directly: these tests run a stream many times, and are about its tables."""
     return drain_directly
 
 
@@ -54,12 +54,12 @@ def landing(lake_settings: Settings) -> Path:
 
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let the next run crash before its append number `count`, and later ones not."""
+    """Return a function that lets the next run crash before its append number `count`, and later runs not."""
     return crash_before(monkeypatch)
 
 
 def run_and_follow_advice(settings: Settings, drain: Drain) -> str:
-    """Run; where that is refused, do what the hint says, and run again. Return the hint."""
+    """Run; if the run is refused, do what the hint says, and run again. Return the hint."""
     try:
         drain(settings)
     except LakeproofError as refused:
@@ -93,7 +93,7 @@ def test_pieces_restored_from_an_older_copy(
     restore(lake_settings, tmp_path / "saved", *pieces)
     land(landing, "0.json", "6.json")
     refused = run_and_follow_advice(lake_settings, drain)
-    # A checkpoint goes on with the tables of its own moment only.
+    # A checkpoint only fits tables of the same moment.
     assert bool(refused) is not {Piece.CHECKPOINTS, Piece.CATALOG}.issubset(pieces)
     land(landing, "7.json")
     drain(lake_settings)
@@ -103,7 +103,7 @@ def test_pieces_restored_from_an_older_copy(
 def test_a_log_that_went_on_after_it_was_restored_is_told_by_its_names(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:
-    # The same number of files, in another order: only their names tell.
+    # The number of files is the same, but their order is not: only their names show it.
     land(landing, "1.json")
     drain(lake_settings)
     back_up(lake_settings, tmp_path / "saved", *PIECES)
@@ -185,7 +185,7 @@ def test_one_table_dropped_is_refused(
         land(landing, f"{number}.json")
         drain(lake_settings)
     if (table, micro_batches) == ("ledger.events", 1):
-        return  # looks like a crash before the first ledger row, and is finished as one
+        return  # looks like a crash before the first ledger row, and is treated as one
     open_catalog(lake_settings).drop_table(table)
     land(landing, "3.json")
     with pytest.raises(LakeproofError) as refused:
@@ -194,7 +194,7 @@ def test_one_table_dropped_is_refused(
 
 
 def maintain(session_of: SessionOf, settings: Settings) -> None:
-    """What plain Iceberg maintenance does to all tables: compact, expire, remove orphans."""
+    """Run plain Iceberg maintenance on all tables: compact, expire, remove orphans."""
     spark = session_of(settings)
     for table in TABLES:
         tables.maintain(spark, table)
@@ -256,11 +256,11 @@ def test_a_landing_folder_that_was_moved_is_refused_and_then_goes_on(
     land(landing, "3.json")
     LandingLog(lake_settings.state.database, "events").append(
         [each for each in landing_zone(lake_settings, "events").list() if each[0] == "3.json"]
-    )  # discovered, and not read before the move
+    )  # discovered, but not read before the move
     if how == "moved":
         landing.parent.rename(tmp_path / "elsewhere")
     else:
-        shutil.copytree(landing.parent, tmp_path / "elsewhere", copy_function=shutil.copyfile)  # not their times
+        shutil.copytree(landing.parent, tmp_path / "elsewhere", copy_function=shutil.copyfile)  # does not copy times
     moved = changed(lake_settings, LAKE_LANDING=str(tmp_path / "elsewhere"))
     with pytest.raises(UsageError, match=r"landing zone of events was .*, but LAKE_LANDING is now") as refused:
         drain(moved)
@@ -319,7 +319,7 @@ def test_what_is_absent_is_waited_for(
         drain(lake_settings)
     assert absent.value.exit_code == 3
     landing.rmdir()
-    # Of the folder, if no micro-batch was begun; else of a file.
+    # The error names the folder if no micro-batch was begun, else a file.
     with pytest.raises(UnavailableError, match=r"folder .* does not exist|json does not exist"):
         drain(lake_settings)
     landing.with_name("unmounted").rename(landing)
@@ -384,7 +384,7 @@ def test_files_touched_between_crash_and_restart_keep_their_dead_letters(
     crash(appends)
     with pytest.raises(LakeproofError, match="as asked"):
         drain(lake_settings)
-    if changed_too:  # with as many bytes, and other ones
+    if changed_too:  # same size, other content
         (landing / "1.json").write_bytes((landing / "1.json").read_bytes().replace(b"page_view", b"page_vieW"))
     for path in landing.iterdir():
         os.utime(path, (1_700_000_000, 1_700_000_000))

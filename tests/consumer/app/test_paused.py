@@ -1,4 +1,4 @@
-"""A paused stream in an application: what follows it finishes, the others end properly, and the pause is the error."""
+"""A paused stream in an application: its followers finish, other queries end properly, and the error is the pause."""
 
 import json
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_one_pauses_and_the_others_end_properly(
     run("events", silver=False)
     land(settings, "events", "2.json", 1, 4)
     land(settings, "clicks", "1.json", 5, 1)
-    # First it pauses in its micro-batch, then at the start: silver takes what bronze has, in both.
+    # The stream pauses first in its micro-batch, then at the start; silver takes the rows of bronze both times.
     for _ in range(2):
         with pytest.raises(PausedError, match=r"^bronze-events: events is paused: 4 of 5 units"):
             run("events", "clicks", available_now=available_now)

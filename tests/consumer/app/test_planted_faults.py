@@ -1,4 +1,4 @@
-"""Whatever a stream comes from, verify finds each fault in each table of each layer."""
+"""verify finds each fault in each table of each layer, for each source of a stream."""
 
 import json
 import uuid
@@ -74,8 +74,8 @@ def reading(number: int, time: str, level: float = 1.0) -> dict[str, object]:
     return {"id": f"r{number}", "device": "d", "at": f"2026-01-01T{time}:00Z", "level": level}
 
 
-# A batch is a file or a message, and a micro-batch of its own. The horizon is an hour before what came before it.
-# That of one record is a message as the collector sends it, with a receipt.
+# A batch is a file or a message, and a micro-batch of its own. The horizon is an hour before the earlier batches.
+# The batch of one record is a message as the collector sends it, with a receipt.
 BATCHES = [
     [
         *(reading(number, f"10:{number}0") for number in range(3)),
@@ -97,8 +97,8 @@ Findings = dict[str, set[str]]
 OF_FILES = {"0.json changed", "1.json lost", "3.json doubled"}
 OF_FILES_IN_LEDGER = {"0.json changed", "2.json lost", "3.json doubled"}
 OF_WINDOWS = {"wrong highest", "missing", "several rows of one window"}
-# By table: a column and the value that its first row gets; and what verify reports of that row, of one that was
-# deleted and of one that was doubled. Faults of one table show in those that are filled from it, so each group is
+# By table: a column and the new value in the first row; and what verify reports for that row, for a deleted row
+# and for a doubled row. Faults of one table show in tables that are filled from it, so each group is
 # planted by itself.
 GROUPS: dict[str, dict[str, tuple[str, Any, set[str]]]] = {
     "bronze and gold": {
@@ -135,7 +135,7 @@ GROUPS: dict[str, dict[str, tuple[str, Any, set[str]]]] = {
 
 
 class Lake:
-    """A lake of readings, filled through all layers."""
+    """Lake of readings, filled through all layers."""
 
     def __init__(self, settings: Settings, spark: SparkSession, source: str, topic: str | None) -> None:
         self.settings = settings
@@ -145,7 +145,7 @@ class Lake:
         self._spark = spark
 
     def fill(self) -> None:
-        """Take what has landed through all layers."""
+        """Take everything that has landed through all layers."""
         now = Trigger(available_now=True)
         queries: list[Query] = [
             BronzeQuery(self.settings, STREAM, now, self.source),
@@ -169,7 +169,7 @@ class Lake:
         faulty = change(loaded.scan().to_arrow()).combine_chunks()
         if loaded.format_version == 2:
             loaded.overwrite(faulty)
-        else:  # PyIceberg does not write it
+        else:  # PyIceberg does not write this format
             self._spark.createDataFrame(faulty).writeTo(f"lake.{table}").overwrite(lit(True))
         try:
             yield
@@ -178,7 +178,7 @@ class Lake:
 
 
 def faulty(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
-    """Alter a row, delete another one and double a third one."""
+    """Return a change that alters a row, deletes another one and doubles a third one."""
 
     def change(rows: pa.Table) -> pa.Table:
         order = ("_micro_batch_id", "micro_batch_id", "window_start", "at")
@@ -194,13 +194,13 @@ def faulty(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
 
 
 def faults_of(found: Verification) -> str:
-    """All faults, in words."""
+    """Return all faults as text."""
     results = [result for results in found.results.values() for result in results]
     return "\n".join(f"{each.place} {each.what} {each.details}" for result in results for each in result.faults)
 
 
 def found_in_tables(found: Verification) -> Findings:
-    """What verify reports, by table of silver and gold."""
+    """Return the findings of verify by table of silver and gold."""
     tables: Findings = {}
     for result in (*found.of("silver"), *found.of("gold")):
         for finding in result.findings:
@@ -260,7 +260,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0)  # for a micro-batch that is being committed
+    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0)  # do not wait for a micro-batch that is being committed
     with ExitStack() as planted:
         for table, (column, value, _) in GROUPS[group].items():
             name = table if "." in table else f"{table}.{STREAM}"
@@ -269,7 +269,7 @@ def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyP
     assert not found.clean
     assert new.proof
     assert new.proof.outcome is Outcome.FAILED
-    is_ledger = "ledger" in GROUPS[group]  # if that was changed, nothing that was proven counts
+    is_ledger = "ledger" in GROUPS[group]  # if the ledger was changed, earlier proofs do not count
     assert (new.proof.kind, new.proof.since) == ((Kind.ALL, None) if is_ledger else (Kind.NEW, 1))
     told = faults_of(new)
     assert [name for name in GROUPS[group] if name not in told and name != "ledger"] == []
@@ -320,7 +320,7 @@ def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
-    """The last test of each lake: it drops tables."""
+    """This test is the last one of each lake: it drops tables."""
     found = lake.verified()
     assert found.complete
     assert {section.key: len(results) for section, results in found.results.items()} == {

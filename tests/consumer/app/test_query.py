@@ -1,4 +1,4 @@
-"""When the query of a layer takes a micro-batch, and what it says while a server is unavailable."""
+"""When the query of a layer takes a micro-batch, and what it reports while a server is unavailable."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ class Held:
 
 
 class Faulty(Layer[int]):
-    """A layer without tables, whose looks raise what they are given, or find something."""
+    """Layer without tables, whose looks raise the given errors, or find work."""
 
     event = "toy micro-batch"
     name, lease_name, stream, follows = "toy", "toy", "orders", FOLLOWED

@@ -1,4 +1,4 @@
-"""How many events a mode keeps per second, as the commits say that its checkpoint still has."""
+"""Number of events that a mode keeps per second, according to the commits that its checkpoint still has."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,8 +13,8 @@ from consumer.app.status import per_second
         ([], 0.0),
         ([(90, 600, 600)], 0.0),  # a minute ago
         ([(90, 600, 600), (30, 1_200, 600)], 10.0),
-        ([(30, 600, 600), (10, 1_200, 600)], 20.0),  # its first two
-        ([(10, 50_000, 100), (5, 50_500, 500), (0, 51_000, 500)], 100.0),  # those before are no longer kept
+        ([(30, 600, 600), (10, 1_200, 600)], 20.0),  # the first two commits
+        ([(10, 50_000, 100), (5, 50_500, 500), (0, 51_000, 500)], 100.0),  # earlier commits are not kept any more
     ],
 )
 def test_the_last_minute_counts(commits: list[tuple[int, int, int]], expected: float) -> None:

@@ -1,4 +1,4 @@
-"""Crashes between the appends, lost checkpoints, lost landing logs: every unit stays where it is, once."""
+"""Crashes between the appends, lost checkpoints, lost landing logs: every unit stays in its place, once."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ class CrashError(LakeproofError):
 
 @pytest.fixture
 def drain(drain_directly: Drain) -> Drain:
-    """They run a stream many times, and are about its tables."""
+    """Drain directly: these tests run a stream many times, and are about its tables."""
     return drain_directly
 
 
@@ -37,7 +37,7 @@ def landing(lake_settings: Settings) -> Path:
 
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Let the next run fail at one of the steps in `CRASHES`."""
+    """Return a function that lets the next run fail at one of the steps in `CRASHES`."""
     real = base.append_once
 
     def arm(step: str) -> None:
@@ -101,7 +101,7 @@ def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
     bronze = [(row["_source"], row["_position"]) for row in rows(lake_settings, "bronze.events")]
     assert sorted(bronze) == [(first, 0), (second, 0)]
     dead = [(row["_source"], row["_position"]) for row in rows(lake_settings, "dead_letters.events")]
-    # What the overwritten file held beside its bronze row can be had no more, unless it was committed before.
+    # Except for its bronze row, the content of the overwritten file is lost, unless it was committed before.
     assert sorted(dead) == ([(second, 1)] if step == "before dead letters" else [(first, 1), (second, 1)])
     ledger = {row["source"]: (row["units"], row["bronze"]) for row in rows(lake_settings, "ledger.events")}
     assert ledger == {first: (1, 1), second: (2, 1)}

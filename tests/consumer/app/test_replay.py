@@ -1,4 +1,4 @@
-"""Dead letters come back in: once, at the place where they landed, and through silver and gold."""
+"""Replayed dead letters land once, in their original place, and pass through silver and gold."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture(params=["files", pytest.param("kafka", marks=pytest.mark.long)])
 def landing(request: pytest.FixtureRequest) -> Landing:
-    """Where batches land: each source in turn."""
+    """Return the landing of each source in turn."""
     if request.param == "files":
         return Landing()
     kafka: KafkaServer = request.getfixturevalue("kafka")
@@ -71,7 +71,7 @@ def landing(request: pytest.FixtureRequest) -> Landing:
 
 
 def values(first: int = 0, **fields: Any) -> list[bytes]:
-    """Nine orders, of which the wrong contract refuses six."""
+    """Return nine orders, of which the wrong contract refuses six."""
     made = [order(first + number, **([{}, *WRONG][number % 4]), **fields) for number in range(8)]
     return [*made, order(first + 8, **fields)]
 
@@ -82,7 +82,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     settings = landing.of(settings)
     right = changed(settings, LAKE_HOME=tmp_path / "right", LAKE_CONTRACTS=tmp_path / "contracts-right")
     write_contract(right, right=True)
-    old = "2026-09-01T06:00:00Z"  # before the horizon, once something newer was landed
+    old = "2026-09-01T06:00:00Z"  # before the horizon, once newer rows have landed
     landing.land([settings, right], batch(*values(at=old)))
     for each in (settings, right):
         drain(each, session_of, landing.source)
@@ -96,7 +96,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     done = replay(settings, session_of)
     assert sum(done.closed.values()) == done.letters == 24
     assert content(settings, "bronze.orders") == content(right, "bronze.orders")
-    # Silver and gold, too, but for what is behind the horizon by now.
+    # Silver and gold, too, except for rows behind the horizon by now.
     is_late = {"_source": landing.name(0), "at": datetime.fromisoformat(old)}
     late = rows(settings, "silver.orders_late")
     assert sorted(row["_position"] for row in late) == [1, 2, 3, 5, 6, 7]
@@ -108,7 +108,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     assert windows[0] == windows[1] != []
     assert sum(row["orders"] for row in rows(settings, "gold.totals")) == len(rows(settings, "silver.orders")) == 30
     assert sum(row["orders"] for row in rows(right, "gold.totals")) == 36
-    assert rows(settings, "dead_letters.orders") == refused  # which stay as they landed
+    assert rows(settings, "dead_letters.orders") == refused  # they stay as they landed
     assert {row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")} == {"closed"}
     check_clean(verify(settings))
     assert replay(settings, session_of).letters == 0
@@ -172,7 +172,7 @@ def test_dead_letters_without_the_number_of_their_attempt_landed_so(
 
 
 def landed(settings: Settings, session_of: SessionOf, *, put_right: bool = True) -> None:
-    """A batch with six dead letters, and a contract that does not refuse them any more."""
+    """Land a batch with six dead letters; if `put_right`, correct the contract that refused them."""
     land(settings, "1.json", batch(*values()))
     drain(settings, session_of)
     if put_right:
@@ -185,7 +185,7 @@ def places(settings: Settings, table: str) -> list[tuple[str, int]]:
 
 
 def snapshots(settings: Settings) -> dict[str, int]:
-    """The newest snapshot of each table."""
+    """Return the newest snapshot of each table."""
     catalog = open_catalog(settings)
     tables = [catalog.load_table(name) for space in catalog.list_namespaces() for name in catalog.list_tables(space)]
     return {".".join(each.name()): snapshot.snapshot_id for each in tables if (snapshot := each.current_snapshot())}
@@ -194,7 +194,7 @@ def snapshots(settings: Settings) -> dict[str, int]:
 STEPS = ["before attempts", "before bronze", "before dead letters", "before ledger"]
 
 
-# Each step finished by each command; what is lost takes turns. `make chaos ARGS="--part replay"` has all of them.
+# Each command finishes each step, with the losses in turn. `make chaos ARGS="--part replay"` has all combinations.
 @pytest.mark.parametrize(
     ("step", "by", "lost"),
     [
@@ -216,7 +216,7 @@ def test_an_interrupted_replay_is_finished_once(
     crash_before(monkeypatch)(STEPS.index(step))
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         replay(settings, session_of, Replay(salvage=True))
-    # What comes after it has no say in what was begun.
+    # Losses and newer files do not affect a replay that was begun.
     if lost != "nothing":
         shutil.rmtree(settings.home / "checkpoints")
     if lost == "checkpoint and log":
@@ -292,7 +292,7 @@ def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of
 
 
 def cut_batches(count: int) -> list[bytes]:
-    """Arrays of orders with brackets, quotes, escapes and commas in odd places, each cut somewhere."""
+    """Return arrays of orders with brackets, quotes, escapes and commas in odd places, each cut somewhere."""
     chance = random.Random(29)
     odd = ["}", "]", "{[", '"', "\\", '\\"', "},{", ",", "\u00e4\u20ac\U0001f600", "\n", "\x00", ""]
     made = []
@@ -310,7 +310,7 @@ def cut_batches(count: int) -> list[bytes]:
 
 
 def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
-    """The complete elements of an array that was cut, and the bytes behind them, by Python's json alone."""
+    """Return the complete elements of a cut array, and the bytes behind them, using Python's json alone."""
     text = value.decode("latin-1").rstrip()
     decode, space = json.JSONDecoder(strict=False).raw_decode, " \t\r\n"
     found: list[bytes] = []
@@ -322,7 +322,7 @@ def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
         except ValueError:
             break
         follows = text[end:].lstrip(space)[:1]
-        if follows != "," and text[start] not in '{["':  # a number that was cut is one, too
+        if follows != "," and text[start] not in '{["':  # a number that was cut is a number, too
             break
         found.append(text[start:end].encode("latin-1"))
         behind, start = end, text.find(",", end) + 1 if follows else len(text)
@@ -338,10 +338,10 @@ def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: S
     damaged[len(damaged) // 2] ^= 1
     packed = {
         "array": gzip.compress(array)[:-30],
-        "end": gzip.compress(array)[:-1],  # without its checksum: all of it came out, but for what may be missing
+        "end": gzip.compress(array)[:-1],  # its checksum is cut: all content is unpacked, but more may be missing
         "lines": gzip.compress(lines)[:-20],
         "second": member + other[:-20],
-        "damaged": bytes(damaged),  # what came out of it before the damage was noticed may be wrong
+        "damaged": bytes(damaged),  # content that was unpacked before the damage was noticed may be wrong
         "damaged-second": member + other[:-3] + b"x" + other[-2:],
         "header": gzip.compress(array)[:12],
         "garbage": b"\x1f\x8bgarbage",
@@ -393,7 +393,7 @@ def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: S
 
 
 def partly_unpacked(packed: bytes) -> bytes:
-    """What comes out of a gzip member that was cut short."""
+    """Return what can be unpacked from a gzip member that was cut short."""
     return zlib.decompressobj(31).decompress(packed)
 
 
@@ -540,7 +540,7 @@ def test_a_record_that_was_too_large_is_read_again_from_where_it_landed(
     (landing / "3.json").write_bytes(b"[{}]")
     replay(small, session_of)
     assert {row["outcome"] for row in rows(settings, "dead_letters.orders_attempts")} == {"failed"}
-    # The attempts have what was read, so that a replay can be finished without it.
+    # The attempts have the records that were read, so the replay can be finished without the landed files.
     crash_before(monkeypatch)(STEPS.index("before bronze"))
     with pytest.raises(LakeproofError, match="crashed, as asked"):
         replay(settings, session_of)
@@ -572,7 +572,7 @@ def test_messages_are_replayed_like_files(settings: Settings, session_of: Sessio
     assert len(rows(settings, "dead_letters.orders")) == 14
     write_contract(settings, right=True)
     apply(settings)
-    # The brokers are not asked for what dead letters have.
+    # Dead letters have their bytes, so the brokers are not needed.
     away = changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9", LAKE_KAFKA_TOPIC="")
     replay(away, session_of, Replay(salvage=True))
     name = f"{topic}/0/{{:019}}".format

@@ -1,4 +1,4 @@
-"""Replays of the clickstream, from HTTP to topics, and of sensors: what follows bronze gets each record once."""
+"""Replays of the clickstream, from HTTP to topics, and of sensors: everything after bronze gets each record once."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.all]
 
 ROOT = Path(__file__).parents[3]
 ENRICHED = frozenset({"ingestion_timestamp"})
-"""Columns of events that say when they were validated."""
+"""Columns with the time when an event was validated."""
 FINAL = """
 name: pages
 silver: clickstream
@@ -40,7 +40,7 @@ sinks: [table, {{kafka: {topic}}}, parquet]
 
 
 def two_lakes(settings: Settings, tmp_path: Path, stream: str, right: str, wrong: str) -> tuple[Settings, Settings]:
-    """A lake with a contract that is wrong, and one where it is right."""
+    """Return a lake with a wrong contract, and a lake with the right one."""
     lakes = []
     for name, text in (("wrong", wrong), ("right", right)):
         made = tmp_path / name
@@ -53,7 +53,7 @@ def two_lakes(settings: Settings, tmp_path: Path, stream: str, right: str, wrong
 
 
 def with_topics(settings: Settings, name: str) -> Settings:
-    """A lake that sends silver and dead letters to topics, and final windows to a topic and to files."""
+    """Return a lake that sends silver and dead letters to topics, and final windows to a topic and to files."""
     (settings.gold / "pages.yaml").write_text(FINAL.format(topic=f"{name}.pages"))
     for each in ("page_views", "sessions"):
         (settings.gold / f"{each}.yaml").write_text((ROOT / "gold" / f"{each}.yaml").read_text())
@@ -66,7 +66,7 @@ def ids(found: list[Message]) -> list[str]:
 
 
 def sent(kafka: KafkaServer, topic: str) -> list[dict[str, Any]]:
-    """What a topic has, each message once, without the times of processing."""
+    """Return the messages of a topic without the times of processing; check that each message is in it once."""
     found = received(kafka, topic)
     assert Counter(ids(found)).most_common(1)[0][1] == 1
     values = [json.loads(each.value() or b"") for each in found]
@@ -75,7 +75,7 @@ def sent(kafka: KafkaServer, topic: str) -> list[dict[str, Any]]:
 
 
 def action(number: int, **fields: Any) -> dict[str, Any]:
-    """What a visitor did. The wrong contract refuses three of four, and each one the last of 13."""
+    """Return an action of a visitor. The wrong contract refuses three of four; both contracts refuse the last of 13."""
     event: dict[str, Any] = {"page": f"/{number % 3}", "visitor": f"v{number % 2}"}
     event["timestamp"] = f"2026-11-01T{number % 24:02}:00:00Z"
     made = {"id": number, "type": "page_view", "event": event}
@@ -126,7 +126,7 @@ def test_clickstream_from_http_to_topics(
 
     with Collector(tmp_path / "collector", own).ready() as collector:
         post(collector, [action(number) for number in range(26)])
-        for _ in range(2):  # each event a second time, as after an answer that was lost
+        for _ in range(2):  # each event twice, as after a lost answer
             post(collector, [action(number) for number in range(26, 39)], Idempotency_Key="k1")
         for each in (wrong, right):
             drain(each, session_of, "kafka", "clickstream")
@@ -137,7 +137,7 @@ def test_clickstream_from_http_to_topics(
         done = replay(wrong, session_of, stream="clickstream")
         assert done.letters == before["dead letter"]
         assert outcomes(wrong) == outcomes(right) == {"kept": 36, "duplicate": 12, "dead letter": 4}
-        # A week and a bit later: windows become final.
+        # More than a week later, windows become final.
         post(collector, [action(100, event={"page": "/", "visitor": "v", "timestamp": "2026-11-10T00:00:00Z"})])
         for each in (wrong, right):
             drain(each, session_of, "kafka", "clickstream")
@@ -146,7 +146,7 @@ def test_clickstream_from_http_to_topics(
     for name in ("silver", "pages"):
         assert sent(kafka, f"{topic}.wrong.{name}") == sent(kafka, f"{topic}.right.{name}") != [], name
     assert published(wrong) == published(right) != []
-    # A topic of dead letters has what was refused, once; that it was closed is in the table of attempts.
+    # A topic of dead letters has each refused unit once; only the table of attempts says that it was closed.
     letters = rows(wrong, "dead_letters.clickstream")
     assert sorted(ids(received(kafka, f"{topic}.wrong.dead"))) == sorted(
         f"{row['_source']}#{row['_position']}#1" for row in letters
@@ -159,7 +159,7 @@ def test_clickstream_from_http_to_topics(
 
 
 def _clickstream_that_is_wrong(text: str) -> str:
-    """The contract with a type that is too narrow, a kind of event only, and without an optional field."""
+    """Return the contract with a type that is too narrow, one kind of event only, and without an optional field."""
     number = "      - name: id\n        logicalType: integer\n"
     pattern = "        logicalTypeOptions:\n          pattern: ^[a-z][a-z0-9_]*$\n          maxLength: 64\n"
     before, field, behind = text.partition("          - name: position\n")
@@ -171,7 +171,7 @@ def _clickstream_that_is_wrong(text: str) -> str:
 
 
 def published(settings: Settings) -> list[dict[str, Any]]:
-    """The rows of the files of final windows."""
+    """Return the rows in the files of final windows."""
     files = sorted((settings.home / "published").rglob("*.parquet"))
     found = [row for file in files for row in pq.read_table(file).to_pylist()]
     return sorted(({name: row[name] for name in row if name != "_updated_at"} for row in found), key=str)
@@ -185,7 +185,7 @@ OF_READINGS = """
 
 
 def reading(device: str, second: int, value: float = 50.0, **fields: Any) -> bytes:
-    """What a device measured so many seconds after the start."""
+    """Return the reading of a device that many seconds after the start."""
     at = (START + timedelta(seconds=second)).isoformat()
     return json.dumps({"device_id": device, "sensor_freq": value, "event_time": at} | fields).encode()
 
@@ -212,7 +212,7 @@ def test_sensors_with_samples_anomalies_and_alerts(
         product = product.replace("trigger: 10 seconds", "trigger: 1 second")
         product = product.replace("topic: sensors.anomalies", f"topic: {landing.topic}.alerts.{name}")
         (each.gold / "sensor_samples.yaml").write_text(product)
-    # The readings of d2 that are refused are within the horizon of 30 s at the end, and those of d3 are far behind it.
+    # At the end, the refused readings of d2 are within the horizon of 30 s, and those of d3 are far behind it.
     readings = [reading("d1", second, 50 + second % 7) for second in range(0, 180, 5)]
     readings += [reading("d2", second, second % 5) for second in range(0, 155, 5)]
     refused = [reading("d2", 155 + 5 * number, **fields) for number, fields in enumerate(REFUSED)]
@@ -245,7 +245,7 @@ def test_sensors_with_samples_anomalies_and_alerts(
     noticed = [row for row in rows(wrong, "gold.sensor_anomalies") if row["detector"] == "out_of_range"]
     assert len(noticed) == len({row["event_time"] for row in noticed}) == 3
     if landing.kafka:
-        # An alert is of a message as it comes; a replay sends none.
+        # Alerts are sent for messages as they arrive; a replay sends none.
         topics = [f"{landing.topic}.alerts.{name}" for name in ("wrong", "right")]
         alerts = [
             [json.loads(each.value() or b"")["id"] for each in received(landing.kafka, topic)] for topic in topics

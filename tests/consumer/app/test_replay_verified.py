@@ -1,4 +1,4 @@
-"""``reader verify`` over what ``consumer replay`` has done: nothing to say of it, and each planted fault is found."""
+"""``reader verify`` has nothing to report after ``consumer replay``, and finds each planted fault."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -51,13 +51,13 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 
 def orders(first: int) -> list[bytes]:
-    """Of eight orders, six do not meet the wrong contract, and one more not the right one."""
+    """Return eight orders: six do not meet the wrong contract, and one of these does not meet the right one either."""
     right = [order(first + number, **([{}, *WRONG][number % 4])) for number in range(7)]
     return [*right, order(first + 7, kind="old")]
 
 
 def replay_twice(settings: Settings, session_of: SessionOf, tmp_path: Path) -> None:
-    """With the right contract and `--salvage`; and what is left of it with a transform."""
+    """Replay with the right contract and `--salvage`, and the rest with a transform."""
     write_contract(settings, right=True)
     apply(settings)
     replay(settings, session_of, Replay(salvage=True))
@@ -68,7 +68,7 @@ def replay_twice(settings: Settings, session_of: SessionOf, tmp_path: Path) -> N
 
 
 def test_replays_of_files(settings: Settings, session_of: SessionOf, tmp_path: Path) -> None:
-    old = "2026-09-01T06:00:00Z"  # long before the horizon, once they are replayed
+    old = "2026-09-01T06:00:00Z"  # far behind the horizon by the time of the replay
     land(settings, "1.json", batch(*orders(0), order(50, kind="used", at=old)))
     land(settings, "2.json", batch(*orders(100))[:-10])
     land(settings, "3.json", b"\n".join(orders(200)))
@@ -97,7 +97,7 @@ Change = Callable[[Settings], None]
 
 
 def remove(table: str, **place: object) -> tuple[Change, Change]:
-    """Remove rows of a table, and roll back: PyIceberg does not put back a null list of objects as it was."""
+    """Return changes that remove rows, and roll back: PyIceberg would not append a null list of objects as it was."""
     kept: list[int] = []
     terms = [EqualTo(name, value) for name, value in place.items()]
     condition = And(*terms) if len(terms) > 1 else terms[0]

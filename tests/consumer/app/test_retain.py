@@ -42,7 +42,7 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 
 def land_old(settings: Settings, name: str, value: bytes) -> Path:
-    """Land a file of a year ago."""
+    """Land a file that is a year old."""
     land(settings, name, value)
     path = settings.home / "landing" / STREAM / name
     os.utime(path, (YEAR_AGO, YEAR_AGO))
@@ -50,19 +50,19 @@ def land_old(settings: Settings, name: str, value: bytes) -> Path:
 
 
 def landed(settings: Settings) -> dict[str, bytes]:
-    """What lies in the landing zone."""
+    """Return the files in the landing zone."""
     zone = landing_zone(settings, STREAM)
     return {name: zone.storage.read(file.uri) for name, file in zone.list()}
 
 
 def statuses(settings: Settings) -> dict[str, str]:
-    """What verify says of each file that is not simply there."""
+    """Return the status of each file for which verify reports one."""
     return {finding.place: finding.what for finding in verify(settings).landed.findings}
 
 
 @pytest.fixture
 def filled(settings: Settings, drain_directly: Drain) -> Settings:
-    """A stream with two old files and a new one."""
+    """Return settings of a stream with two old files and a new one."""
     land_old(settings, "2026/1.json", batch(order(1), order(2, kind="old"), order(3)))
     land_old(settings, "2026/100%.json", b"garbage")
     land(settings, "new.json", batch(order(4)))
@@ -90,7 +90,7 @@ def test_old_files_that_the_tables_hold_are_removed(filled: Settings, drain_dire
     }
     assert len(rows(filled, f"bronze.{STREAM}")) == 4
     assert retain(filled, STREAM, MONTH).removed == 1  # late.json
-    # A file that is back under its name is not read again.
+    # A file that returns under its name is not read again.
     land_old(filled, "2026/1.json", before["2026/1.json"])
     drain_directly(filled, STREAM)
     assert len(rows(filled, f"bronze.{STREAM}")) == 4
@@ -170,7 +170,7 @@ def test_retention_in_a_bucket(s3_lake_settings: Settings, tmp_path: Path, sessi
         zone.storage.write_new(zone.uri_of(name), value)
     drain(settings, session_of)
     assert retain(settings, STREAM, MONTH).removed == 0
-    time.sleep(1.1)  # the least age
+    time.sleep(1.1)  # the minimum age
     archive = settings.landing.uri.replace("/landing", "/archive")
     assert retain(settings, STREAM, timedelta(seconds=1), archive).removed == 2
     assert landed(settings) == {}

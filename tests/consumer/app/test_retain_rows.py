@@ -1,4 +1,4 @@
-"""``consumer retain --of``: rows that have expired are gone and accounted for, and all the rest is as it was."""
+"""``consumer retain --of``: expired rows are removed and accounted for, and everything else is unchanged."""
 
 import itertools
 import json
@@ -68,12 +68,12 @@ ROWS = list(Removable)[1:]
 
 
 class KilledError(BaseException):
-    """Ends a retention at one of its steps."""
+    """Raised to end a retention at one of its steps."""
 
 
 @dataclass
 class Lake:
-    """A lake with dead letters that were closed, and others, conflicts and late rows."""
+    """Lake with closed and other dead letters, conflicts and late rows."""
 
     settings: Settings
     landing: Landing
@@ -102,7 +102,7 @@ class Lake:
         return {name: expired_of(catalog.load_table(name).properties).rows for name in EXPIRED}
 
     def check(self, expired: dict[str, int], *kinds: Kind) -> None:
-        """Verify is clean, and says how many rows have expired."""
+        """Check that verify finds nothing wrong, and reports the number of expired rows."""
         for kind in kinds or (Kind.NEW, Kind.ALL, Kind.NEW):
             found = verify(self.settings, kind=kind)
             check_clean(found)
@@ -120,7 +120,7 @@ class Lake:
 
 @pytest.fixture(scope="module", params=["files", pytest.param("kafka", marks=pytest.mark.long)])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf) -> Lake:
-    """A lake of each source, before anything has expired."""
+    """Return a lake for each source, before anything has expired."""
     kafka: KafkaServer | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
     home = tmp_path_factory.mktemp("retained")
     return filled_lake({"LAKE_HOME": home}, Landing(kafka, kafka.new_topic() if kafka else ""), session_of)
@@ -144,7 +144,7 @@ def filled_lake(own: dict[str, Any], landing: Landing, session_of: SessionOf) ->
         crash_before(patch)(1)
         with pytest.raises(LakeproofError, match="crashed, as asked"):
             made.replay()
-    # Attempts have closed them, but their records are not in bronze.
+    # Attempts have closed the dead letters, but their records are not in bronze.
     assert made.removed(Removable.DEAD_LETTERS) == {LETTERS: 0}
     with pytest.raises(UsageError, match="was interrupted"):
         erase(changed(settings, LAKE_ERASURE_KEY="a" * 16), STREAM, Condition(({"id": "o2"},)), _kill)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def filled_lake(own: dict[str, Any], landing: Landing, session_of: SessionOf) ->
 
 @pytest.fixture(scope="module")
 def lake(filled: Lake) -> Lake:
-    """The lake, after a retention that was killed, and then repeated."""
+    """Return the lake after a retention that was killed, and then repeated."""
     settings = filled.settings
     before = {table: content(settings, table) for table in EXPIRED}
     back_up(settings, folder_at(settings, None), timedelta(days=1))
@@ -174,7 +174,7 @@ def lake(filled: Lake) -> Lake:
 
         def lost(transaction: Any) -> None:
             commit(transaction)
-            commit(transaction)  # as if the answer was lost, and the catalog was asked again
+            commit(transaction)  # as if the answer was lost, and the commit sent again
 
         patch.setattr(appending, "_commit", lost)
         assert filled.removed() == EXPIRED
@@ -226,7 +226,7 @@ def test_faults_are_found_beside_what_has_expired(lake: Lake) -> None:
         older = next(each for each in table.snapshots() if each.snapshot_id == _before_removal(table))
         spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {older.snapshot_id})")
     try:
-        # They are back, and the account, a property, still has them.
+        # The rows are back, and the account, a property, still has them.
         found = lake.faults()
         assert {(LETTERS, STILL_THERE), (LATE, STILL_THERE), (LATE, OTHER_THAN_BOOKED)} <= found
         assert {each.kept for each in lake.retain().rows} == {UNEVEN, ""}
@@ -257,7 +257,7 @@ def test_the_stream_goes_on_and_silver_is_filled_again(lake: Lake) -> None:
     settings = lake.settings
     lake.landing.land([settings], batch(order(30), order(20, amount=5)), batch(order(31, kind="broken")))
     lake.drain()
-    lake.replay()  # what has expired is not tried again
+    lake.replay()  # expired dead letters are not tried again
     assert len([row for row in rows(settings, f"{LETTERS}_attempts") if row["_position"] == 1]) == 3
     for layer in layers_of(asked_to_run(settings, [STREAM], None)):
         rebuild(settings, layer, lambda: lake.session_of(settings))
@@ -282,7 +282,7 @@ def test_an_older_backup_brings_it_back(lake: Lake) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_an_erasure_takes_what_has_expired_into_account(tmp_path: Path, session_of: SessionOf) -> None:
-    """One of them was a dead letter that has expired, the bytes of the other one are in the attempts alone."""
+    """One record is an expired dead letter, and the attempts alone have the bytes of the other one."""
     own = {"LAKE_HOME": tmp_path / "lake", "LAKE_ERASURE_KEY": "a key of the operator"}
     made = filled_lake(own, Landing(), session_of)
     settings = made.settings

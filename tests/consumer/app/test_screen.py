@@ -1,4 +1,4 @@
-"""What a run shows and sums up, from what it logs."""
+"""What a run displays, and sums up at the end, according to its log events."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_how_far_a_run_is_counts_the_share_of_what_is_being_judged() -> None:
     assert how_far(tally) == "10 of 30 files."
     tally.look({"a": 0.5, "b": 0.25}.__getitem__)
     assert how_far(tally) == "16 of 30 files."
-    tally.look({"a": 0.0, "b": 1.0}.__getitem__)  # the jobs of one have ended
+    tally.look({"a": 0.0, "b": 1.0}.__getitem__)  # the jobs of `a` have ended
     assert how_far(tally) == "19 of 30 files."
     tally(None, "info", {"event": "micro-batch", "stream": "clicks", "files": 4})
     tally(None, "info", {"event": "micro-batch", "stream": "events", "files": 16})

@@ -50,7 +50,7 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
     listening = listening_addresses(jvm)
     assert listening
     for worker in jvm.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that ends just now
+        with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that is just ending
             listening |= listening_addresses(worker)
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening
 
@@ -67,7 +67,7 @@ def test_signals_to_our_group_do_not_reach_the_jvm(spark: SparkSession) -> None:
 
 
 def test_local_files_are_written_without_starting_processes(spark: SparkSession, tmp_path: Path) -> None:
-    """Hadoop's own class runs chmod for each."""
+    """Hadoop's own class runs chmod for each file."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path((tmp_path / "a").as_uri())
     files = path.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def test_what_the_jvm_says_is_a_line_of_a_log_that_is_json(monkeypatch: pytest.M
 
 
 def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> None:
-    """Only the JVM and its workers inherit what they need: secrets, too."""
+    """Only the JVM and its workers inherit the variables that they need, including secrets."""
     assert not {"PYSPARK_PYTHON", "SPARK_LOCAL_IP", "LAKEPROOF_PYTHON", "LAKEPROOF_NICENESS", "LAKEPROOF_LAUNCH"} & {
         *os.environ
     }
@@ -153,7 +153,7 @@ print(json.dumps({
 def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
     lake_settings: Settings, session_of: SessionOf, tmp_path: Path
 ) -> None:
-    """With all shortcuts of the start turned off; and a session that is ended takes all that is its own with it."""
+    """All shortcuts of the start are turned off, and the end of a session removes everything that belongs to it."""
     plain = changed(lake_settings, LAKE_HOME=tmp_path / "plain")
     for settings in (lake_settings, plain):
         land(settings, 0, 3)
@@ -187,8 +187,8 @@ def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
 
 
 def comparable(settings: Settings, table: str) -> list[str]:
-    """Rows of a table, without what differs between two runs."""
+    """Return the rows of a table, without values that differ between two runs."""
     own = {"_landed_at", "_ingested_at", "landed_at", "ingested_at", "committed_at", "checkpoint_id", "etag"}
-    own |= {"bronze_hash", "dead_letters_hash"}  # of rows with _ingested_at
+    own |= {"bronze_hash", "dead_letters_hash"}  # hashes of rows with _ingested_at
     found = [{name: value for name, value in row.items() if name not in own} for row in rows(settings, table)]
     return sorted(json.dumps(row, default=str, sort_keys=True) for row in found)

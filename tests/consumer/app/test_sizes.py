@@ -1,4 +1,4 @@
-"""Sizes of tables from their metadata: small files, in looks that read each manifest once."""
+"""Sizes of tables from their metadata: small files, counted in looks that read each manifest once."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_each_manifest_is_read_once_and_only_some_in_a_look(
     table.append(row.cast(table.schema().as_arrow()))
     assert look().small_files == 4
     assert len(read) == len(set(read)) == 4
-    # In one commit with another size, or for files of that size, nothing is small.
+    # Another size makes the looks count again; with size 0, no file is small.
     monkeypatch.setattr(
         sizes,
         "tables_of",

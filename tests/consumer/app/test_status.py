@@ -1,4 +1,4 @@
-"""`consumer status`: what is running, stopped or failed, and how far behind, as the lake itself says."""
+"""`consumer status`: which queries are running, stopped or failed, and how far behind, according to the lake itself."""
 
 import json
 import os
@@ -90,11 +90,11 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
     }
     assert exit_code([*found.values()]) == 4
     bronze = found["bronze-events"]
-    # Of what bronze has not read, silver knows nothing; what landed waits for both, and longest for the sink.
+    # Silver does not know files that bronze has not read; landed files wait for both, and longest for the sink.
     for name in ("bronze-events", "silver-events", SINK):
         assert 0 < (found[name].lag_seconds or 0) <= (found[name].freshness_seconds or 0) < 300, name
     assert found["bronze-events"].freshness_seconds < found["silver-events"].freshness_seconds  # type: ignore[operator]
-    assert bronze.rows_per_second == 0.1  # three rows in a minute: what compaction rewrote does not count
+    assert bronze.rows_per_second == 0.1  # three rows in a minute: rows that compaction rewrote do not count
     assert bronze.last_commit
     assert timedelta(0) < datetime.now(UTC) - bronze.last_commit < timedelta(minutes=5)
     assert found["silver-events"].watermark == NOON
@@ -114,7 +114,7 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
     found = by_name(status(settings, []))
     assert (found[SINK].state, found[SINK].problem) == (Doing.FAILED, "It was killed, or its machine died.")
 
-    # A product whose field was renamed in the contract meanwhile hides no query, itself included.
+    # A product whose field was renamed in the contract hides no query, not even its own.
     broken = settings.model_copy(update={"gold": settings.home / "gold"})
     broken.gold.mkdir()
     product = "name: visits\nsilver: events\nkeys: [visitor]\nwindow: {size: 1 hour}\nmeasures: {n: count(*)}\n"
@@ -138,7 +138,7 @@ def test_a_lake_of_files(lake_settings: Settings, drain_directly: Drain, session
 
 
 def kill(settings: Settings, name: str) -> None:
-    """Leave a lease as a consumer does that was killed a moment ago."""
+    """Leave a lease behind, as a consumer that was killed a moment ago."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     row = {"holder": "h", "host": os.uname().nodename, "pid": dead.pid, "started": 1.0, "expires_at": time.time() + 30}
@@ -170,7 +170,7 @@ def test_a_look_at_what_is_recent_on_s3_lists_no_older_keys(
     log = LandingLog(settings.state.database, "events")
     log.append(zone.list())
     assert log.known_among([*names, "others"]) == {*names}
-    for name in ("000.json", "08a.json", "11.json", "_12.json"):  # the first one is for the sweep of the consumer
+    for name in ("000.json", "08a.json", "11.json", "_12.json"):  # the first one is left to the consumer's sweep
         zone.storage.write_new(zone.uri_of(name), b"[]")
     assert [each.lag for each in status(settings, ["events"], recent=True)] == [12]
     assert [each.lag for each in status(settings, ["events"])] == [13]
@@ -225,7 +225,7 @@ def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert (windows.watermark, windows.rows_per_second) == (NOON, 0.0)
     assert windows.query == f"windows {mode.checkpoint}"
     assert windows.last_commit
-    # Another pipeline of the mode was refused: that says nothing of this one.
+    # The refusal of another pipeline of the mode does not affect this one.
     record_failure(settings.state.database, mode_lease("windows", "file:///other"), LakeproofError("no topic.", ""))
     assert {each.state for each in status(settings, [])} == {Doing.STOPPED}
     own = mode_lease("windows", mode.checkpoint)
@@ -274,7 +274,7 @@ def test_samples_and_alerts(lake_settings: Settings, kafka: KafkaServer, tmp_pat
     horizon = NOON - timedelta(seconds=30)
     mark(tables.samples, query, 1, horizon)
     found = by_name(status(settings, []))[query]
-    assert (found.state, found.lag, found.watermark) == (Doing.STOPPED, 0, horizon)  # the horizon has passed no more
+    assert (found.state, found.lag, found.watermark) == (Doing.STOPPED, 0, horizon)  # the horizon has not moved
     assert found.last_commit
     mark("silver.sensors", "silver-sensors", 4, NOON + timedelta(seconds=1))
     record_failure(settings.state.database, lease_name, LakeproofError("no space left.", "Clean up."))
@@ -336,7 +336,7 @@ def test_watching_goes_on_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch
     shown = out.getvalue()
     for text in ("q1", "[b]The catalog[/b] is away.", "Start it.", "2 micro-batches", "every 0.01 s"):
         assert text in shown
-    assert ("\x1b" in shown) == out.isatty()  # what is in place of the lines before
+    assert ("\x1b" in shown) == out.isatty()  # replaces the lines before
 
 
 def test_watching_is_for_people(lake_settings: Settings) -> None:

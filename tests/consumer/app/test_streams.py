@@ -1,4 +1,4 @@
-"""Every contract that is shipped makes a stream: one good and one bad record, read by PyIceberg and DuckDB."""
+"""Every shipped contract makes a stream: one good and one bad record, read by PyIceberg and DuckDB."""
 
 import json
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ def test_a_shipped_contract_makes_a_stream(
 
     table = f"bronze.{stream}"
     day = load_contract(lake_settings.contracts, stream).event_time
-    # Pruned by the partition, so that a wrong one would lose the row.
+    # The condition prunes partitions, so a wrong partition would lose the row.
     where = f"{day} >= TIMESTAMP '2026-11-21 00:00:00+00:00' AND {day} < TIMESTAMP '2026-11-22 00:00:00+00:00'"
     assert rows(lake_settings, table) == [row]
     with connect(lake_settings) as session:

@@ -1,4 +1,4 @@
-"""Whom an erasure is for: what a condition may say, and what it finds."""
+"""The condition of an erasure: what it may contain, and what it finds."""
 
 import gzip
 import json
@@ -89,7 +89,7 @@ def test_anything_else_is_refused(where: str, said: str, contract: Contract) -> 
 def test_a_value_is_found_however_it_is_written(text: str, ascii_only: bool, packed: bool) -> None:
     record = {"friends": [{"name": text}], "other": 1}
     raw = json.dumps(record, ensure_ascii=ascii_only).encode(errors="surrogatepass")
-    raw = raw[:-8]  # it was cut short
+    raw = raw[:-8]  # cut short
     assert of_person(text).is_in_bytes(gzip.compress(raw) if packed else raw)
 
 

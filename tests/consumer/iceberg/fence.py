@@ -1,7 +1,7 @@
-"""A small model of the fence: writers, a catalog that swaps states, and a network that loses and repeats.
+"""A small model of the fence: writers, a catalog that swaps states, and a network that loses and repeats messages.
 
-Every interleaving is explored. Each guard can be taken away, and the bug that it is there for then comes back. The code
-that is modelled is ``commit_once`` in :mod:`consumer.iceberg.append`; the words are those of that module.
+Every interleaving is explored. Each guard can be removed, which brings back the bug that it prevents. The modeled code
+is ``commit_once`` in :mod:`consumer.iceberg.append`; the terms are the same.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Guard(Flag):
-    """What ``commit_once`` relies on."""
+    """Guards that ``commit_once`` relies on."""
 
     SWAP = auto()
     """The catalog replaces the state that a commit was prepared from, and no other."""
@@ -26,7 +26,7 @@ class Guard(Flag):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot: who prepared it, at which try, and the micro-batch in its marker."""
+    """A snapshot: its writer, the writer's attempt, and the micro-batch in its marker."""
 
     writer: int
     attempt: int
@@ -45,14 +45,14 @@ class Request:
     snapshot: Snapshot
     copies: int
     answer: str = ""
-    """Of the catalog to the newest copy: "landed" or "refused"."""
+    """Answer of the catalog to the newest copy: "landed" or "refused"."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A consumer that has one micro-batch to append.
+    """A consumer with one micro-batch to append.
 
-    It may be suspended between any two steps, and another one may have begun the same micro-batch.
+    It may be suspended between any two steps, and another writer may have begun the same micro-batch.
     """
 
     micro_batch: int
@@ -64,7 +64,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class World:
-    """Everything at one moment."""
+    """The complete state at one moment."""
 
     table: Table
     deleted: frozenset[Snapshot]
@@ -76,19 +76,19 @@ _ATTEMPTS = 2
 
 
 def explore(guards: Guard, micro_batches: tuple[int, ...]) -> tuple[int, set[str]]:
-    """Take every way from the beginning to the end.
+    """Explore every sequence of steps from the beginning to the end.
 
     Parameters
     ----------
     guards
-        Those that are in place.
+        Guards that are in place.
     micro_batches
-        Of each writer, the one that it has to append; the table has none before micro-batch 0.
+        The micro-batch that each writer appends; the table has none before micro-batch 0.
 
     Returns
     -------
     tuple of int and set of str
-        The number of states seen, and what was wrong in any of them.
+        The number of states seen, and the faults in any of them.
     """
     beginning = World((), frozenset(), tuple(Writer(number) for number in micro_batches))
     seen, pending, wrong = {beginning}, [beginning], set[str]()
@@ -127,7 +127,7 @@ def _steps(world: World, guards: Guard) -> Iterator[World]:
 def _steps_of(
     world: World, index: int, writer: Writer, guards: Guard
 ) -> Iterator[tuple[Table, frozenset[Snapshot], Writer]]:
-    """What a writer, or its request on the network, may do next."""
+    """Yield the next possible steps of a writer, or of its request on the network."""
     table, deleted = world.table, world.deleted
     request = writer.request
     match writer.step:

@@ -37,13 +37,13 @@ def name(spark: SparkSession) -> str:
 
 @pytest.fixture
 def table(spark: SparkSession, name: str) -> Callable[[], OpenTable]:
-    """Opens the table, as each micro-batch does."""
+    """Return a function that opens the table, as each micro-batch does."""
     return lambda: open_table(spark, name, QUERY)
 
 
 @pytest.fixture
 def rows(table: Callable[[], OpenTable]) -> Rows:
-    """Data files of rows with the ids given, on two days; 0 has none."""
+    """Return a function that writes data files of rows with given ids, on two days; id 0 has no day."""
 
     def write(*ids: int) -> list[DataFile]:
         newest = table().newest()
@@ -63,7 +63,7 @@ def ids(spark: SparkSession, name: str) -> list[int]:
 
 
 def marker(number: int, checkpoint_id: str = "c1", contract: str = "digest") -> Marker:
-    """Of the micro-batch from position `number` to the next one."""
+    """Return the marker of the micro-batch from position `number` to the next one."""
     return Marker(checkpoint_id, number, contract, f"{number}:a", f"{number + 1}:a")
 
 
@@ -88,10 +88,10 @@ def test_what_was_held_decides_not_who_did_it(spark: SparkSession, name: str, ta
 @pytest.mark.parametrize(
     "other",
     [
-        Marker("c1", 1, "digest", "1:b", "2:b"),  # the same numbers, of another history
+        Marker("c1", 1, "digest", "1:b", "2:b"),  # the same numbers, but another history
         Marker("c1", 2, "digest", "5:a", "6:a"),  # a gap
-        Marker("c1", 0, "digest", "0:a", "1:a"),  # what came before the newest
-        Marker("c1", 1, "digest", "1:a", "3:a"),  # the newest, and more
+        Marker("c1", 0, "digest", "0:a", "1:a"),  # before the newest
+        Marker("c1", 1, "digest", "1:a", "3:a"),  # the newest and more
         Marker("c1", 1, "another", "1:a", "2:a"),  # the newest, under another contract
     ],
 )
@@ -223,7 +223,7 @@ def test_a_writer_that_wakes_up_too_late_changes_nothing(
     commit = append._commit
 
     def suspended(transaction: Any) -> None:
-        # Between its look and its commit, another writer does the same micro-batch.
+        # Another writer appends the same micro-batch between the look and the commit.
         monkeypatch.setattr(append, "_commit", commit)
         assert append_once(table(), marker(1), rows(2))
         commit(transaction)
@@ -238,7 +238,7 @@ def test_a_writer_that_looked_long_before_changes_nothing(
 ) -> None:
     append_once(table(), marker(0), rows(1))
     opened, files = table(), rows(2)
-    # Between its look and its transaction, another writer does the same micro-batch.
+    # Another writer appends the same micro-batch between the look and the transaction.
     assert append_once(table(), marker(1), rows(2))
     assert not append_once(opened, marker(1), files)
     assert ids(spark, name) == [1, 2]

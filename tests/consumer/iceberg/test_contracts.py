@@ -1,6 +1,6 @@
-"""What consumer/iceberg relies on beyond public interfaces: Iceberg's classes in the JVM, and privates of PyIceberg.
+"""Private interfaces that consumer/iceberg relies on: Iceberg's classes in the JVM, and private parts of PyIceberg.
 
-One test for each reliance. If one fails after an upgrade, its message names the module to look at.
+Each one has a test. If a test fails after an upgrade, its message names the module to look at.
 """
 
 import pickle
@@ -111,7 +111,7 @@ CLASSES = {
         "org.apache.spark.sql.streaming.Trigger": ["RealTime"],
     },
 }
-"""Classes by the module that uses them, and the methods that it calls."""
+"""Classes by the module that uses them, with the methods that it calls."""
 EACH_CLASS = [(module, name) for module, classes in CLASSES.items() for name in classes]
 
 
@@ -130,13 +130,13 @@ def test_a_class_of_the_jvm_has_the_methods(spark: SparkSession, module: str, na
 
 @pytest.mark.spark
 def test_jvm_py_finds_a_class_by_its_full_name_in_one_step(spark: SparkSession) -> None:
-    """Of ``SparkSession._jvm``; a package would be taken for a name that does not exist."""
+    """Relies on ``SparkSession._jvm``; a package would be taken for a name that does not exist."""
     assert isinstance(java_class(spark, "org.apache.iceberg.SchemaParser"), JavaClass)
 
 
 @pytest.mark.spark
 def test_jvm_py_reaches_the_gateway_and_makes_arrays_of_primitives(spark: SparkSession) -> None:
-    """Of ``SparkContext._gateway``."""
+    """Relies on ``SparkContext._gateway``."""
     from consumer.iceberg.jvm import long_array
 
     assert list(long_array(spark, bytes(7) + b"\x05" + b"\xff" * 8)) == [5, -1]
@@ -144,7 +144,7 @@ def test_jvm_py_reaches_the_gateway_and_makes_arrays_of_primitives(spark: SparkS
 
 @pytest.mark.spark
 def test_jvm_py_clones_a_session_with_settings_of_its_own(spark: SparkSession) -> None:
-    """Of ``SparkSession._jsparkSession``: a clone begins with the settings of now, and then has its own."""
+    """Relies on ``SparkSession._jsparkSession``: a clone starts with the current settings, and then has its own."""
     from consumer.iceberg.jvm import activate, cloned_session
 
     spark.conf.set("spark.lakeproof.contract", "before")
@@ -163,7 +163,7 @@ def test_jvm_py_clones_a_session_with_settings_of_its_own(spark: SparkSession) -
 
 @pytest.mark.spark
 def test_jvm_py_triggers_in_real_time(spark: SparkSession) -> None:
-    """Of ``DataStreamWriter._jwrite``."""
+    """Relies on ``DataStreamWriter._jwrite``."""
     from consumer.iceberg.jvm import trigger_in_real_time
 
     writer = spark.readStream.format("rate").load().writeStream
@@ -172,7 +172,7 @@ def test_jvm_py_triggers_in_real_time(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_jvm_py_finds_the_jvms_exception_in_pysparks(spark: SparkSession) -> None:
-    """Of ``CapturedException._origin``."""
+    """Relies on ``CapturedException._origin``."""
     from consumer.iceberg.jvm import _exception_classes
 
     with pytest.raises(CapturedException) as caught:
@@ -182,7 +182,7 @@ def test_jvm_py_finds_the_jvms_exception_in_pysparks(spark: SparkSession) -> Non
 
 @pytest.mark.spark
 def test_append_py_is_refused_by_type_where_the_state_has_changed(spark: SparkSession) -> None:
-    """Only ``CommitFailedException`` says that a swap did not take place; and ``commit`` swaps once."""
+    """Only ``CommitFailedException`` says that a swap did not happen; and ``commit`` swaps once."""
     upserts = Upserts(spark)
     table = upserts.open().loaded
     first, second = (table.newTransaction() for _ in range(2))
@@ -198,7 +198,7 @@ def test_append_py_is_refused_by_type_where_the_state_has_changed(spark: SparkSe
 
 @pytest.mark.spark
 def test_append_py_knows_how_a_commit_names_its_manifests(spark: SparkSession) -> None:
-    """By ``SnapshotProducer.newManifestOutputFile``: ``…-m0.avro``, the merged one after its parts."""
+    """Relies on ``SnapshotProducer.newManifestOutputFile``: ``…-m0.avro``, the merged manifest after its parts."""
     upserts = Upserts(spark, **{"commit.manifest.min-count-to-merge": "2"})
     for files in [upserts.files("x", number) for number in range(2)]:
         transaction = upserts.open().loaded.newTransaction()
@@ -218,7 +218,7 @@ def test_append_py_knows_how_a_commit_names_its_manifests(spark: SparkSession) -
 
 @pytest.mark.spark
 def test_upsert_py_passes_large_numbers_as_longs_and_small_ones_not(spark: SparkSession) -> None:
-    """Py4J chooses by size; Iceberg compares a timestamp with a Long only."""
+    """Py4J chooses the type by size; Iceberg compares a timestamp with a Long only."""
     expressions = java_class(spark, "org.apache.iceberg.expressions.Expressions")
     literal = expressions.lessThan("at", 1 << 31).literal()
     assert literal.getClass().getSimpleName() == "LongLiteral"
@@ -227,7 +227,7 @@ def test_upsert_py_passes_large_numbers_as_longs_and_small_ones_not(spark: Spark
 
 @pytest.mark.spark
 def test_tasks_py_plans_a_map_over_arrow_without_pandas(spark: SparkSession) -> None:
-    """Of ``DataFrame._jdf``, ``Column._jc`` and ``pyspark.sql.types._parse_datatype_string``."""
+    """Relies on ``DataFrame._jdf``, ``Column._jc`` and ``pyspark.sql.types._parse_datatype_string``."""
     from consumer.iceberg.tasks import map_in_arrow
 
     mapped = map_in_arrow(spark.range(3), iter, "id bigint")
@@ -237,7 +237,7 @@ def test_tasks_py_plans_a_map_over_arrow_without_pandas(spark: SparkSession) -> 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table of PyIceberg's with two files: n of 0 to 2, and 3 to 5."""
+    """Create a PyIceberg table with two files: n of 0 to 2, and 3 to 5."""
     catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     catalog.create_namespace("silver")
     made = catalog.create_table(f"silver.t{uuid.uuid4().hex}", pa.schema([("n", pa.int64())]))
@@ -247,7 +247,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_scan_py_plans_with_manifests_that_remember_their_entries(table: Table) -> None:
-    """Of ``ManifestGroupPlanner``: of a manifest it uses attributes, and ``fetch_manifest_entry``."""
+    """Relies on ``ManifestGroupPlanner``, which uses attributes of a manifest, and ``fetch_manifest_entry``."""
     from consumer.iceberg.scan import plan
 
     wanted = {task.file.file_path for task in table.scan().plan_files()}
@@ -256,7 +256,7 @@ def test_scan_py_plans_with_manifests_that_remember_their_entries(table: Table) 
 
 
 def test_scan_py_replaces_how_residuals_are_built(table: Table) -> None:
-    """Of ``ManifestGroupPlanner._build_residual_evaluator``, which the planner asks for each file."""
+    """Relies on ``ManifestGroupPlanner._build_residual_evaluator``, which the planner calls for each file."""
     from pyiceberg.table import ManifestGroupPlanner
 
     planner: Any = ManifestGroupPlanner(table.metadata, table.io, AlwaysTrue())
@@ -270,7 +270,7 @@ def test_scan_py_replaces_how_residuals_are_built(table: Table) -> None:
 
 
 def test_scan_py_knows_files_of_which_all_rows_match(table: Table) -> None:
-    """Of ``pyiceberg.expressions.visitors._StrictMetricsEvaluator``."""
+    """Relies on ``pyiceberg.expressions.visitors._StrictMetricsEvaluator``."""
     from pyiceberg.expressions.visitors import ROWS_MUST_MATCH, _StrictMetricsEvaluator
 
     strict = _StrictMetricsEvaluator(table.schema(), GreaterThan("n", 2)).eval
@@ -279,7 +279,7 @@ def test_scan_py_knows_files_of_which_all_rows_match(table: Table) -> None:
 
 
 def test_scan_py_reads_a_file_in_its_order_and_without_its_deletes_unless_asked(table: Table) -> None:
-    """Of ``ArrowScan.to_record_batches``: positions of deletion vectors are those of the rows that it returns."""
+    """Relies on ``ArrowScan.to_record_batches``: positions in deletion vectors are positions in its rows."""
     from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import FileScanTask
 
@@ -293,7 +293,7 @@ def test_scan_py_reads_a_file_in_its_order_and_without_its_deletes_unless_asked(
 
 @pytest.mark.spark
 def test_scan_py_reads_deletion_vectors_of_iceberg(spark: SparkSession) -> None:
-    """Of ``pyiceberg.table.deletion_vector`` and ``pyiceberg.table.puffin``."""
+    """Relies on ``pyiceberg.table.deletion_vector`` and ``pyiceberg.table.puffin``."""
     from urllib.parse import urlsplit
 
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -317,7 +317,7 @@ def test_nulls_py_replaces_the_class_that_projects_columns() -> None:
 
 
 def test_scan_py_takes_the_history_out_of_metadata(table: Table) -> None:
-    """Metadata of PyIceberg is a model of Pydantic; without its history, a scan of it reads the same rows."""
+    """PyIceberg's metadata is a Pydantic model; a scan reads the same rows without the history."""
     bare = table.metadata.model_copy(
         update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "properties": {}}
     )
@@ -332,7 +332,7 @@ def test_scan_py_parses_a_filter_of_text() -> None:
 
 
 def test_scan_py_pickles_a_file_of_a_scan(table: Table) -> None:
-    """``FileScanTask`` travels to tasks: with its file, its deletes and its residual."""
+    """``FileScanTask`` is sent to tasks, with its file, its deletes and its residual."""
     task = next(iter(table.scan().plan_files()))
     again = pickle.loads(pickle.dumps(task))
     assert (again.file.file_path, again.file.record_count) == (task.file.file_path, task.file.record_count)
@@ -340,7 +340,7 @@ def test_scan_py_pickles_a_file_of_a_scan(table: Table) -> None:
 
 @pytest.mark.spark
 def test_rewrite_py_reads_the_files_that_it_stages_and_no_others(spark: SparkSession) -> None:
-    """Of ``ScanTaskSetManager`` and ``SparkTableCache``, by which Iceberg's own action reads what it rewrites."""
+    """Relies on ``ScanTaskSetManager`` and ``SparkTableCache``, which Iceberg's own action uses to read its input."""
     from consumer.iceberg.rewrite import _staged
 
     upserts = Upserts(spark)
@@ -358,7 +358,7 @@ def test_rewrite_py_reads_the_files_that_it_stages_and_no_others(spark: SparkSes
 
 @pytest.mark.spark
 def test_jvm_py_tells_cancelled_jobs_from_those_that_failed(spark: SparkSession) -> None:
-    """By the condition of ``SparkThrowable``: the end of a stream cancels its maintenance."""
+    """Relies on the condition of ``SparkThrowable``: the end of a stream cancels its maintenance."""
     context, has_ended = spark.sparkContext, threading.Event()
 
     def cancel() -> None:

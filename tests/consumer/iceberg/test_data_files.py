@@ -1,4 +1,4 @@
-"""Data files hold every row that their writer took, once, each day in files of its own."""
+"""Data files hold every row that their writer got, once, each day in separate files."""
 
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta

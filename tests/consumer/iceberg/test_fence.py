@@ -3,7 +3,7 @@
 import pytest
 from tests.consumer.iceberg.fence import Guard, explore
 
-# The same micro-batch by two, and a third writer that is suspended before the one after it.
+# Two writers of the same micro-batch, and a third one that is suspended before the next micro-batch.
 WRITERS = (0, 0, 1)
 
 

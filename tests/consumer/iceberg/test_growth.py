@@ -1,4 +1,4 @@
-"""What a table has grown by since its last compaction, from its metadata."""
+"""Growth of a table since its last compaction, from its metadata."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ def test_commits_and_small_files_since_the_last_compaction(spark: SparkSession) 
     found = growth(table.open(), 1 << 20)
     assert (found.commits, found.files, found.newest) == (3, 6, 3)
     assert found.bytes > 0
-    assert growth(table.open(), 1).files == 0  # none is that small
+    assert growth(table.open(), 1).files == 0  # no file is that small
     assert growth(table.open(), 1 << 20, after=2).commits == 1
     assert growth(table.open(), 1 << 20, after=3) == Growth(3)
     assert compact(table.open(), {"min-input-files": "2"})

@@ -1,4 +1,4 @@
-"""A commit whose answer is lost has landed: the table is whole, and the micro-batch is there once."""
+"""A commit whose answer is lost has landed: the table is complete, and has the micro-batch once."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ EVENT = {
     "event_type": "page_view",
 }
 KINDS = ("postgres", *(f"rest {answer}" for answer in REST_ANSWERS))
-_USUAL = ("postgres", "rest 503 Retry-After")  # a reset connection, and an answer that makes the client send again
+_USUAL = ("postgres", "rest 503 Retry-After")  # a reset connection, and an answer that makes the client retry
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Catalog:
 
 @pytest.fixture
 def catalog_that_loses(request: pytest.FixtureRequest, lake_settings: Settings) -> Iterator[Callable[..., Catalog]]:
-    """Makes a lake whose catalog answers the commits that landed as given, in turn; none for Postgres: a reset."""
+    """Yield a function that makes a lake whose catalog gives these answers to landed commits, or none: a reset."""
     with ExitStack() as stack:
 
         def make(*answers: Answer) -> Catalog:
@@ -146,7 +146,7 @@ def test_a_maintenance_whose_answers_are_lost_destroys_nothing(
 
 @contextmanager
 def losing_after_the_rewrite(catalog: Catalog) -> Iterator[None]:
-    """Lose the answers to the swap and to what comes after it."""
+    """Lose the answers to the swap and to everything after it."""
     swap: Any = rewrite._swap
 
     def and_lose(*arguments: Any) -> None:
@@ -183,7 +183,7 @@ def test_each_answer_of_a_run_may_be_lost(
         for _ in range(20):
             try:
                 return run()
-            except UnavailableError as error:  # PyIceberg, which changes properties, does not look whether it landed
+            except UnavailableError as error:  # PyIceberg changes properties without checking whether they landed
                 errors.append(error)
         raise AssertionError(errors)
 

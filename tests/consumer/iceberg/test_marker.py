@@ -1,4 +1,4 @@
-"""The rule that decides by markers."""
+"""Decisions by markers."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_what_a_crash_leaves_is_finished(
     ("bronze", "dead_letters", "ledger"),
     [
         (None, at(0, 5), at(0, 5)),
-        (at(5, 9), None, at(5, 9)),  # dropped, and made anew
+        (at(5, 9), None, at(5, 9)),  # dropped and recreated
         (at(5, 9), at(5, 9), None),
         (at(0, 5), at(5, 9), at(5, 9)),
         (at(5, 9), at(5, 9), at(0, 4)),

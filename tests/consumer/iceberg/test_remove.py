@@ -1,4 +1,4 @@
-"""Removal of rows: new data files without them, proven before one commit, and no trace in what the table still has."""
+"""Removal of rows: new data files, compared before one commit, and no trace of the rows in the rest of the table."""
 
 import uuid
 from typing import Any
@@ -18,7 +18,7 @@ ON = {"id": "row.id", "number": "row._micro_batch_id"}
 
 
 class Table:
-    """A table of two days whose rows are in many files."""
+    """Table of two days whose rows are in many files."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark, self.name = spark, f"silver.t{uuid.uuid4().hex}"
@@ -63,7 +63,7 @@ def test_rows_are_gone_and_the_others_are_as_they_were(table: Table) -> None:
     assert now.count() <= files
     assert now.where("content <> 0").isEmpty()
     assert [row["name"] for row in table.spark.table(f"{table.full}.refs").collect()] == ["main"]
-    # No manifest of the current snapshot has an entry of a file that was replaced.
+    # No manifest of the current snapshot has an entry of a replaced file.
     assert table.spark.table(f"{table.full}.entries").where("status = 2").isEmpty()
     last = table.spark.sql(f"select operation, summary from {table.full}.snapshots order by committed_at").collect()
     assert [row["operation"] for row in last[-2:]] == ["overwrite", "replace"]

@@ -1,4 +1,4 @@
-"""Compaction: readers see rewritten files only after their rows were found equal; what collides changes nothing."""
+"""Compaction: readers see rewritten files only after their rows were found equal; a collision changes nothing."""
 
 import uuid
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Rewrite = Callable[[OpenTable, str, dict[str, str]], None]
 
 
 class Table:
-    """A table of three days whose rows are in many files, some of them deleted."""
+    """Table of three days whose rows are in many files, some of them deleted."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -75,7 +75,7 @@ class Table:
 
 @pytest.fixture(scope="module")
 def shared(spark: SparkSession) -> Table:
-    """A table that no test changes."""
+    """Return a table that no test changes."""
     return Table(spark)
 
 
@@ -85,7 +85,7 @@ def table(spark: SparkSession) -> Table:
 
 
 def then(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Let something happen between the rewrite on the branch and the look at it."""
+    """Let something happen after the rewrite on the branch, before the rows are compared."""
     rewritten: Rewrite = rewrite._rewrite  # type: ignore[assignment]
 
     def and_then(table: OpenTable, branch: str, options: dict[str, str]) -> None:
@@ -124,7 +124,7 @@ def test_microseconds_of_nested_times_are_proven(spark: SparkSession, kind: str)
 def test_what_was_compacted_is_left_alone(spark: SparkSession) -> None:
     name = f"gold.t{uuid.uuid4().hex}"
     spark.sql(f"create table lake.{name} (bytes string, at timestamp) using iceberg partitioned by (days(at))")
-    for _ in range(6):  # 1.3 MB in all, for two files of less than three quarters of their size
+    for _ in range(6):  # 1.3 MB in total, for two files of less than three quarters of their size
         spark.sql(
             f"insert into lake.{name} select concat(uuid(), uuid(), uuid()), "
             "timestamp'2026-11-20' + make_interval(0, 0, 0, 0, 0, 0, id) from range(3600)"
@@ -136,7 +136,7 @@ def test_what_was_compacted_is_left_alone(spark: SparkSession) -> None:
     assert done.before.files == 6
     assert 1 < done.after.files < 6
     assert work(table, options).files == 0
-    assert work(table, {**options, "min-file-size-bytes": str(3 << 18)}).files > 0  # as Iceberg's default
+    assert work(table, {**options, "min-file-size-bytes": str(3 << 18)}).files > 0  # Iceberg's default
 
 
 MUTANTS = {
@@ -197,7 +197,7 @@ def test_what_a_writer_changes_meanwhile_wins(spark: SparkSession, monkeypatch: 
 
 
 class CommittedMeanwhile:
-    """A table of Iceberg that another writer appends to once a change of its branches is begun."""
+    """Iceberg table that another writer appends to once a change of its branches has begun."""
 
     def __init__(self, table: Table, loaded: Any) -> None:
         self._table, self._loaded = table, loaded
@@ -223,7 +223,7 @@ def test_branches_are_changed_whatever_a_writer_commits_meanwhile(table: Table) 
 
 
 def test_of_two_maintainers_one_is_too_late(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not see each other's lease: each has a state database of its own."""
+    """Neither sees the other's lease: each has its own state database."""
     before, done = table.rows(), []
 
     def other_maintainer() -> None:
@@ -278,13 +278,13 @@ def test_manifests_are_merged_with_the_swap(table: Table) -> None:
     before = table.rows()
     assert table.manifests() > 8
     assert compact(table.open(), OPTIONS)
-    assert table.manifests() <= 2  # of data files, and of delete files
+    assert table.manifests() <= 2  # one of data files, one of delete files
     assert table.rows() == before
     assert "commit.manifest.min-count-to-merge" not in table.open().loaded.properties()
 
 
 class Killed(BaseException):
-    """The process is gone: nothing is tidied up."""
+    """Raised when the process is gone: nothing is cleaned up."""
 
 
 @pytest.mark.parametrize("step", ["_rewrite", "_compare", "_swap"])

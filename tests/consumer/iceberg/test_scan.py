@@ -1,4 +1,4 @@
-"""Scans of tables that PyIceberg makes: what the driver remembers of their files. No Spark."""
+"""Scans of tables by PyIceberg: what the driver remembers of their files. No Spark."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ COLUMNS = {name: name for name in ("_micro_batch_id", "n")}
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table of three small files: micro-batches 0, 1 and 2 to 3."""
+    """Create a table of three small files: micro-batches 0, 1 and 2 to 3."""
     catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     catalog.create_namespace("silver")
     schema = pa.schema([("_micro_batch_id", pa.int64()), ("n", pa.int64())])
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_asked_for_again(
         asked.append(rows.num_rows)
         return pa.Table.from_batches([rows])
 
-    # A file of two rows has 34 bytes with its validity, that of one row 18. None of them fits into 8.
+    # A file of two rows has 34 bytes with its validity, a file of one row 18. None of them fits into 8.
     monkeypatch.setattr(
         scans.MEMORY, "_tables", LRUCache[Any, Any]({3: 100, 1: 40, 0: 8}[files], getsizeof=lambda table: table.nbytes)
     )
@@ -176,7 +176,7 @@ def test_rows_without_the_time_that_a_table_is_partitioned_by_are_found(tmp_path
 
 
 def test_null_lists_and_maps_of_objects_are_null(tmp_path: Path) -> None:
-    """PyIceberg by itself reads them as empty ones."""
+    """PyIceberg itself reads them as empty."""
     objects = pa.struct([("x", pa.int64())])
     schema = pa.schema(
         [("l", pa.list_(objects)), ("m", pa.map_(pa.string(), objects)), ("o", pa.struct([("l", pa.list_(objects))]))]
@@ -190,7 +190,7 @@ def test_null_lists_and_maps_of_objects_are_null(tmp_path: Path) -> None:
     catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("n")
     made = catalog.create_table("n.t", schema)
-    keep_nulls()  # PyIceberg writes them so, too
+    keep_nulls()  # for writing, too
     made.append(pa.Table.from_pylist(rows, schema=schema))
     found = pa.Table.from_batches(read(plan(made, "n.t", {name: name for name in schema.names})))
     assert found.to_pylist() == rows

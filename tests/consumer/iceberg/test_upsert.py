@@ -1,4 +1,4 @@
-"""An upsert happens once, and every engine reads what it leaves."""
+"""An upsert happens once, and every engine reads its result."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_a_writer_that_wakes_up_too_late_changes_nothing(
     real = getattr(append, step)
 
     def suspended(*arguments: Any) -> Any:
-        # Another writer does the same micro-batch.
+        # Another writer upserts the same micro-batch.
         monkeypatch.setattr(append, step, real)
         assert table.upsert(1, "b", 1)
         return real(*arguments)

@@ -1,4 +1,4 @@
-"""A table that commits upsert, for the tests of commits."""
+"""A table for tests of upsert commits."""
 
 import uuid
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def marker(number: int) -> Marker:
 
 
 class Upserts:
-    """A table of ids with a value and an hour each; an upsert replaces the rows of its ids."""
+    """Table of ids with a value and an hour each; an upsert replaces the rows of its ids."""
 
     def __init__(self, spark: SparkSession, **properties: str) -> None:
         self.spark = spark
@@ -70,17 +70,17 @@ class Upserts:
         return dict(found)
 
     def kinds(self) -> dict[str, int]:
-        """How many files the table has, by their format."""
+        """Return the number of files of the table by format."""
         found = self.spark.table(f"lake.{self.name}.files").groupBy("file_format").count().collect()
         return {row["file_format"]: row["count"] for row in found}
 
     def metadata_files(self) -> set[str]:
-        """The manifests and manifest lists in the table's folder."""
+        """Return the manifests and manifest lists in the table's folder."""
         folder = Path(self.open().loaded.location().removeprefix("file:")) / "metadata"
         return {path.name for path in folder.glob("*.avro")}
 
     def known_metadata_files(self) -> set[str]:
-        """The manifests and manifest lists that its snapshots refer to."""
+        """Return the manifests and manifest lists that the table's snapshots refer to."""
         found = self.spark.table(f"lake.{self.name}.all_manifests").select("path").distinct().collect()
         lists = self.spark.table(f"lake.{self.name}.snapshots").select("manifest_list").collect()
         return {Path(row[0]).name for row in [*found, *lists]}

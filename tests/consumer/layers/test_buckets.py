@@ -1,4 +1,4 @@
-"""What consumer/layers/buckets.py relies on of RocksDB: it has no codes or types of errors, only texts."""
+"""Texts of RocksDB that consumer/layers/buckets.py relies on, since errors have no codes or types."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_rocksdb_says_that_it_is_in_use_by_a_text_alone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
-    """Even if its path has the words in it."""
+    """The database is not taken for one in use even if its path contains the words."""
     folder = tmp_path / "IO error: While lock file"
     Rdict(str(folder), Options(raw_mode=True)).close()
     (folder / "CURRENT").write_text("lock hold by current process\n")

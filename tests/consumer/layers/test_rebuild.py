@@ -1,4 +1,4 @@
-"""Tables of a layer that are filled again; each layer's own tests check what they contain."""
+"""Rebuilt tables of a layer; the tests of each layer check their content."""
 
 from collections.abc import Mapping
 

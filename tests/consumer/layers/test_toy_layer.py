@@ -1,4 +1,4 @@
-"""A layer of another kind fits in with one module and one line: here, how many rows each micro-batch of bronze has."""
+"""A new kind of layer takes one module and one line: here, the number of rows in each micro-batch of bronze."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class Work:
 
 
 class ToyLayer(Layer[Work]):
-    """Counts rows of each micro-batch in one table, then sums them up in another one, which says how far it is."""
+    """Counts the rows of each micro-batch in one table, then sums them in another table, which records the progress."""
 
     event = "toy micro-batch"
     remedy = "Run it again."
@@ -89,7 +89,7 @@ class ToyLayer(Layer[Work]):
         done, begun = sums.newest(), counts.newest()
         start = done.next_number if done else 0
         end = bronze.next_number if bronze else 0
-        if begun and begun.next_number > start:  # which a crash left
+        if begun and begun.next_number > start:  # left by a crash
             end = begun.next_number
         if end == start:
             return None
@@ -153,7 +153,7 @@ def test_a_layer_needs_a_module_and_a_line(
     assert (found(lake, "counts"), found(lake, "sums")) == ([(0, 2), (1, 3)], [(0, 2)])
     land(lake, "c", 4)
     drain_directly(lake)
-    assert [query.micro_batches for query in run()][-1] == 2  # the rest of what was begun, then what came since
+    assert [query.micro_batches for query in run()][-1] == 2  # the rest of the begun work, then the newer rows
     expected = ([(0, 2), (1, 3), (2, 4)], [(0, 2), (1, 5), (2, 9)])
     assert (found(lake, "counts"), found(lake, "sums")) == expected
 

@@ -1,4 +1,4 @@
-"""Running a mode over a topic."""
+"""Run a mode over a topic."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ from lakeproof.state.lease import Lease, lease
 
 
 class Process:
-    """A mode and its lease, without a query around them."""
+    """A mode and its lease, without a query."""
 
     def __init__(self, settings: Settings, name: ModeName, *, to_the_end: bool = True) -> None:
         self._layer = ModeLayer(settings, mode_of(name, settings), to_the_end=to_the_end)
@@ -30,22 +30,22 @@ class Process:
         self._held: Lease | None = None
 
     def prepare(self) -> None:
-        """Load what is known."""
+        """Load the known state."""
         self._layer.resume()
 
     def take(self, spark: SparkSession) -> bool:
-        """Take a micro-batch, if there is one."""
+        """Take a micro-batch if there is one; return whether there was."""
         if self._held is None:
             self._held = self._exit.enter_context(lease(self._database, self._layer.lease_name))
         return take(self._layer, spark, self._held)
 
     @property
     def totals(self) -> Counts:
-        """What became of all messages so far."""
+        """The outcomes of all messages so far."""
         return self._layer.totals
 
     def close(self) -> None:
-        """Let another one run."""
+        """Release the lease, so that another process can run the mode."""
         self._layer.close()
         self._exit.close()
         self._held = None
@@ -57,7 +57,7 @@ Run: TypeAlias = Callable[..., Process]
 
 @pytest.fixture
 def made(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Iterator[Made]:
-    """Make a mode, with a folder as its sink; fields are those of its settings file."""
+    """Yield a function that makes a mode, with a folder as its sink; `fields` are those of its settings file."""
     made: list[Process] = []
 
     def make(name: str, **fields: object) -> Process:
@@ -76,7 +76,7 @@ def made(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Iterato
 
 @pytest.fixture
 def run(made: Made, spark: SparkSession) -> Run:
-    """Run a mode over everything that its topic has."""
+    """Return a function that runs a mode over its whole topic."""
 
     def take_all(name: str, **fields: object) -> Process:
         process = made(name, **fields)
@@ -89,14 +89,14 @@ def run(made: Made, spark: SparkSession) -> Run:
 
 
 def parquet(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a folder of Parquet files, as DuckDB reads them."""
+    """Return the rows of a folder of Parquet files, read by DuckDB."""
     if not list(folder.glob("*.parquet")):
         return []
     return duckdb.sql(f"select * from '{folder}/*.parquet'").to_arrow_table().to_pylist()
 
 
 def read_topic(kafka: KafkaServer, topic: str) -> list[Any]:
-    """The messages of a topic with one partition."""
+    """Return the messages of a topic with one partition."""
     options = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
     consumer = Consumer(options | {"auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -1,4 +1,4 @@
-"""What the modes should make of a stream, in plain Python; and random streams."""
+"""Expected results of the modes in plain Python, and random streams."""
 
 import json
 import random
@@ -13,7 +13,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Expected:
-    """What a model found; numbers are positions in the stream."""
+    """Results of a model; numbers are positions in the stream."""
 
     kept: list[int] = field(default_factory=list)
     duplicates: list[int] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Expected:
 
 
 def expected(stream: Sequence[bytes], at_once: int, watermark: timedelta, window: timedelta | None = None) -> Expected:
-    """What becomes of a stream that is read in micro-batches of `at_once` messages; by windows, if there are some."""
+    """Return the results for a stream read in micro-batches of `at_once` messages, with windows if `window` is set."""
     found = Expected()
     kept_at: dict[str, datetime] = {}
     events: dict[tuple[str, datetime], list[Decimal]] = {}
@@ -63,7 +63,7 @@ def summary(amounts: list[Decimal]) -> tuple[int, Decimal, Decimal, Decimal]:
 
 
 def random_stream(seed: int, length: int) -> list[bytes]:
-    """Messages that arrive in about the order of their times, some late, doubled, or broken."""
+    """Return messages roughly in the order of their times, some late, duplicate or broken."""
     chosen = random.Random(seed)
     found: list[bytes] = []
     for number in range(length):
@@ -79,7 +79,7 @@ def random_stream(seed: int, length: int) -> list[bytes]:
 
 
 def event(number: int, seconds: float, **changes: Any) -> bytes:
-    """A message of both modes."""
+    """Return a message that both modes accept."""
     time = (START + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
     fields = {"eventId": f"e{number}", "eventTime": time, "userId": "u", "amount": 1.25, "eventType": "buy"}
     return json.dumps(fields | changes).encode()

@@ -1,4 +1,4 @@
-"""What the command line of the modes refuses."""
+"""Command lines that the modes refuse."""
 
 import os
 import subprocess

@@ -112,7 +112,7 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
         patch.setattr(place, crash)
         with pytest.raises(LakeproofError, match="crashed"):
             process.take(spark)
-    # What came meanwhile is not in the micro-batch that is repeated.
+    # Newer messages are not part of the repeated micro-batch.
     send(kafka, topic, [event(2, 0)])
     process.prepare()
     while process.take(spark):
@@ -136,7 +136,7 @@ def test_the_copy_of_the_ids_may_be_lost_or_old(
     mode: str,
     lost: str,
 ) -> None:
-    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide damage
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # cached blocks would hide damage
     topic = kafka.new_topic()
     send(kafka, topic, [event(1, 0)])
     run(mode, topic=topic).close()
@@ -181,7 +181,7 @@ def test_sinks_of_another_checkpoint_and_older_checkpoints_are_refused(
     run("dedupe", topic=topic, checkpoint=checkpoint)
     with pytest.raises(LakeproofError, match="has the files of another checkpoint"):
         made("dedupe", topic=topic, checkpoint=tmp_path / "new").prepare()
-    assert not (tmp_path / "new" / "mode.json").exists()  # a first run that is refused leaves nothing
+    assert not (tmp_path / "new" / "mode.json").exists()  # a refused first run leaves nothing
     with pytest.raises(LakeproofError, match=r"has files of micro-batch 1, but the checkpoint is at micro-batch 0"):
         made("dedupe", topic=topic, checkpoint=tmp_path / "older").prepare()
     (checkpoint / "mode.json").unlink()
@@ -199,7 +199,7 @@ def test_of_two_consumers_one_gets_an_error(
     begin = Checkpoint.begin
 
     def begin_twice(self: Checkpoint, plan: Any) -> None:
-        begin(self, plan)  # by the other one
+        begin(self, plan)  # by the other process
         begin(self, plan)
 
     monkeypatch.setattr(CHECKPOINT + ".begin", begin_twice)

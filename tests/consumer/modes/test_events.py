@@ -1,4 +1,4 @@
-"""Messages to events: what is read, and why the others are set aside."""
+"""Messages to events: which are read, and why others are set aside."""
 
 import json
 from decimal import Decimal
@@ -87,7 +87,7 @@ def test_a_message_that_is_no_event_has_a_reason(text: bytes, reason: str, words
 
 
 def test_windows_say_what_the_user_is_for() -> None:
-    """The event of docs/modes.md for `dedupe` has none."""
+    """The event of `dedupe` in docs/modes.md has no user."""
     hello = b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","payload":"hello"}'
     with pytest.raises(BadMessageError) as caught:
         parser(WINDOWS)(hello)

@@ -1,4 +1,4 @@
-"""The parts of a micro-batch that need neither Spark nor Kafka: plans, ids, windows, files."""
+"""Parts of a micro-batch that need neither Spark nor Kafka: plans, ids, windows, files."""
 
 from collections import defaultdict
 from decimal import Decimal
@@ -76,7 +76,7 @@ def test_an_id_counts_as_long_as_its_time_does(tmp_path: Path) -> None:
     keys.add([(b"a", 5 * HOUR), (b"far ahead", 500 * HOUR)], Progress(0, "x"), 4 * HOUR)
     assert keys.known([b"a", b"b", b"far ahead"], 5 * HOUR) == [True, False, True]
     assert keys.known([b"a"], 5 * HOUR + 1) == [False]
-    keys.add([(b"old", 6 * HOUR)], Progress(1, "y"), 20 * HOUR)  # removes what is older
+    keys.add([(b"old", 6 * HOUR)], Progress(1, "y"), 20 * HOUR)  # removes older ids
     assert keys.known([b"a", b"old", b"far ahead"], None) == [False, False, True]
     keys.close()
     again = Keys(tmp_path / "keys", HOUR)
@@ -91,7 +91,7 @@ def test_files_of_ids_are_merged_and_removed_when_they_are_old(tmp_path: Path) -
     for number in range(64):
         rows = pa.table({"id": pa.array([b"%d" % number]), "time": pa.array([number])})
         names = write_keys(checkpoint, number, names, rows, None if number < 63 else 10)
-    # Those before 10 are gone; the other 54 are too few to be merged.
+    # Those before 10 are removed; the other 54 are too few to be merged.
     assert sorted(KeyFile.of(name).newest for name in names) == list(range(10, 64))
     for number in range(64, 74):
         rows = pa.table({"id": pa.array([b"%d" % number]), "time": pa.array([number])})
@@ -160,7 +160,7 @@ def test_a_checkpoint_keeps_the_form_of_the_event_time() -> None:
     plain = {"LAKE_DEDUPE_KAFKA": "k"}
     settings = [settings_of(plain), settings_of(plain | {"LAKE_DEDUPE_EVENT_TIME_FORMAT": "epoch_ms"})]
     old, new = (pinned(mode_of(ModeName.DEDUPE, each)) for each in settings)
-    assert new == old | {"event_time_format": "epoch_ms"}  # checkpoints from before do not have it
+    assert new == old | {"event_time_format": "epoch_ms"}  # older checkpoints do not have it
 
 
 def test_a_file_replaces_the_one_of_the_same_micro_batch(tmp_path: Path) -> None:

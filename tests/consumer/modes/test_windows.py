@@ -44,7 +44,7 @@ def test_windows_equal_the_model(run: Run, kafka: KafkaServer, tmp_path: Path, s
     model = expected(stream, at_once, WATERMARK, WINDOW)
     rows = parquet(tmp_path / "out")
     found = {(row["user_id"], row["window_start"].astimezone(UTC)): summary(row) for row in rows}
-    assert len(rows) == len(found)  # each once
+    assert len(rows) == len(found)  # each window once
     assert found == model.final
     assert all(row["window_end"] - row["window_start"] == WINDOW for row in rows)
     assert newest(read_topic(kafka, sink)) == model.newest
@@ -78,7 +78,7 @@ def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
     assert len(before) == 2
     aside = lake_settings.home / "aside" / "windows"
     assert len(parquet(aside)) == 1
-    # It needed no lake.
+    # The mode needs no lake.
     assert not (lake_settings.home / "catalog.db").exists()
     send(kafka, topic, [event(4, 7_200), event(1, 3_590)])
     assert run("windows", **fields).totals == Counts(kept=5, duplicates=1, bad=1)
@@ -86,7 +86,7 @@ def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
     assert len(parquet(aside)) == 1
     messages = read_topic(kafka, sink)
     ids = [dict(message.headers())["lakeproof-id"] for message in messages]
-    assert len(ids) == len(set(ids)) + 2  # the two windows of the micro-batch that was killed
+    assert len(ids) == len(set(ids)) + 2  # the two windows of the killed micro-batch
     assert newest(messages) == expected([*stream, event(4, 7_200), event(1, 3_590)], 5, WATERMARK, WINDOW).newest
 
 
@@ -130,7 +130,7 @@ def summary(row: dict[str, Any]) -> tuple[int, Decimal, Decimal, Decimal]:
 
 
 def newest(messages: list[Any]) -> dict[tuple[str, datetime], tuple[int, Decimal, Decimal, Decimal]]:
-    """The windows that a topic shows: the newest message of each key."""
+    """Return the windows that a topic shows: the newest message of each key."""
     found = {}
     for message in messages:
         value = json.loads(message.value(), parse_float=Decimal, parse_int=Decimal)

@@ -1,4 +1,4 @@
-"""A source of another kind fits in with one module and one line: here, numbered lines that Spark reads by itself."""
+"""A new kind of source takes one module and one line: here, numbered lines that Spark reads itself."""
 
 import json
 import shutil
@@ -66,7 +66,7 @@ class LineReader:
 
 
 class LineSource(Source[Line]):
-    """Lines of text files, which Spark's own source finds; a micro-batch holds what it gives."""
+    """Lines of text files, found by Spark's own source, which forms the micro-batches."""
 
     reader = LineReader()
     root = ""

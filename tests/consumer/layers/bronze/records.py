@@ -1,4 +1,4 @@
-"""Records of every type, each value as JSON text and as what is to be had back; made without the consumer's code."""
+"""Records of every type, each value as JSON text and as the value to read back; made without the consumer's code."""
 
 import json
 import struct
@@ -10,20 +10,20 @@ from typing import Any
 from hypothesis import strategies as st
 
 Value = tuple[str, Any]
-"""JSON text, and the Python value that every engine must give back for it."""
+"""JSON text, and the Python value that every engine must return for it."""
 NULL: Value = ("null", None)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A landed record: its text, and its columns; a column that is not there is null."""
+    """A landed record: its text, and its columns; a missing column is null."""
 
     text: str
     columns: dict[str, Any] = field(default_factory=dict)
 
 
 def exact(value: Any) -> Any:
-    """`value` such that two are equal only if type, sign, scale and every bit are."""
+    """Return a value that equals another one only if type, sign, scale and every bit are equal."""
     match value:
         case float():
             return "float", struct.pack(">d", value)
@@ -135,7 +135,7 @@ def objects(draw: st.DrawFn, fields: dict[str, st.SearchStrategy[Value]], requir
 
 COLUMNS: dict[str, st.SearchStrategy[Value]] = {
     "id": strings(),
-    # Few days, since each makes a partition.
+    # Few days, since each one makes a partition.
     "at": st.sampled_from(
         [
             ('"2026-11-21T12:30:00.000001+14:00"', datetime(2026, 11, 20, 22, 30, 0, 1, UTC)),
@@ -175,7 +175,7 @@ records: st.SearchStrategy[Record] = objects(COLUMNS, required=("id", "at")).map
 
 
 def record(column: str, token: str | None, value: Any = None) -> Record:
-    """A record with one value beside what is required; without a token the column is not there."""
+    """Return a record with one value beside the required fields; without a token, the field is missing."""
     members = [member("id", '"i"'), member("at", '"2026-11-21T12:30:00Z"')]
     members += [member(column, token)] if token is not None else []
     columns = dict.fromkeys(COLUMNS) | {"id": "i", "at": datetime(2026, 11, 21, 12, 30, tzinfo=UTC), column: value}
@@ -281,4 +281,4 @@ EXPLICIT: list[tuple[str, str | None, Any]] = [
         ],
     ),
 ]
-"""Column, token (None: the field is not there) and value: what is known to go wrong somewhere."""
+"""Column, token (None: the field is missing) and value of known trouble spots."""

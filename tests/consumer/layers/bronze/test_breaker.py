@@ -34,7 +34,7 @@ PAUSE = "{share: 0.5, units: 4, over: micro-batch, action: pause}"
 
 
 class Stream:
-    """The stream of events with a breaker of its own."""
+    """The stream events with a breaker."""
 
     def __init__(self, settings: Settings, folder: Path, drain: Drain) -> None:
         self.settings = changed(settings, LAKE_CONTRACTS=folder)
@@ -44,7 +44,7 @@ class Stream:
         self._drain = drain
 
     def write(self, breaker: str, *types: str, version: str = "2.0.0") -> None:
-        """Write a contract that allows some more types of events."""
+        """Write a contract with the breaker that allows more types of events."""
         write_contract(self._contracts, breaker, *types, version=version)
 
     def apply(self) -> None:
@@ -52,18 +52,18 @@ class Stream:
         apply_contract(self.settings)
 
     def land(self, name: str, good: int, bad: int) -> None:
-        """Land a file; a bad record has a type of event that the contract lacks."""
+        """Land a file; the event type of a bad record is not in the contract."""
         records = [EVENT | {"event_id": f"{name}-{index}"} for index in range(good + bad)]
         for record in records[good:]:
             record["event_type"] = "teleport"
         (self.landing / name).write_text(json.dumps(records))
 
     def drain(self, **variables: Any) -> None:
-        """Take what has landed."""
+        """Take everything that has landed."""
         self._drain(changed(self.settings, **variables))
 
     def counts(self) -> tuple[int, int]:
-        """Rows of bronze, and dead letters; each once."""
+        """Count the rows of bronze and the dead letters, and check that they are unique."""
         found = []
         for table in ("bronze.events", "dead_letters.events"):
             units = [(row["_source"], row["_position"]) for row in rows(self.settings, table)]
@@ -72,11 +72,11 @@ class Stream:
         return found[0], found[1]
 
     def data_files(self) -> int:
-        """How many data files the tables of landed units have on the disk."""
+        """Return the number of data files on disk."""
         return len(list(self.settings.home.glob("**/data/**/*.parquet")))
 
     def clean(self) -> bool:
-        """Whether `reader verify` finds nothing."""
+        """Return whether `reader verify` finds nothing wrong."""
         (verified,) = verify(self.settings, "events")
         return bool(verified.clean)
 
@@ -93,7 +93,7 @@ def paused(stream: Stream, **variables: Any) -> PausedError:
 
 
 def fix(stream: Stream) -> None:
-    """Put the contract right."""
+    """Correct the contract."""
     stream.write(PAUSE, "teleport", version="2.1.0")
     stream.apply()
 
@@ -133,7 +133,7 @@ def test_a_restart_does_not_slip_past(stream: Stream, lost: str) -> None:
         repair.reset(stream.settings, "events")
     for number in range(4, 60):
         stream.land(f"{number}.json", 1, 0)
-    # Cut into micro-batches of one unit, or all in one, no breaker would trip.
+    # No breaker would trip on micro-batches of one unit, or on all units in one micro-batch.
     for files in (1, 1000):
         assert "4 of 4 units" in paused(stream, LAKE_MAX_FILES_PER_MICRO_BATCH=files).message
     assert stream.counts() == (0, 0)
@@ -230,7 +230,7 @@ def test_bad_units_of_a_time_are_counted_together(stream: Stream) -> None:
     assert stream.counts() == (3, 6)
     repair.accept(stream.settings, "events")
     stream.drain()
-    # What was accepted counts no more.
+    # Accepted units do not count any more.
     stream.land("4.json", 1, 2)
     stream.drain()
     assert stream.counts() == (5, 10)
@@ -338,7 +338,7 @@ def test_a_pause_whose_tables_were_dropped_ends(stream: Stream) -> None:
     for table in ("bronze", "dead_letters", "ledger"):
         catalog.drop_table(f"{table}.events")
     repair.reset(stream.settings, "events")
-    # All is read again from the beginning, and judged as it comes.
+    # All units are read again from the beginning, and judged as they come.
     assert "9 of 14 units" in paused(stream).message
     repair.accept(stream.settings, "events")
     stream.drain()
@@ -383,7 +383,7 @@ def test_dead_letters_are_replayed_beside_a_pause_and_after_it(stream: Stream, s
     fix(stream)
     replay()
     assert stream.counts() == (18, 9), "the dead letters are closed"
-    # Neither what was accepted nor what was replayed is counted.
+    # Neither accepted nor replayed units are counted.
     stream.land("3.json", 2, 2)
     stream.drain()
     assert stream.counts() == (22, 9)

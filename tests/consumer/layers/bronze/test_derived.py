@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def rows(headers: list[Headers | None], contract: Contract = CONTRACT, **changes: Any) -> list[dict[str, Any]]:
-    """Rows of bronze of one message for each of the headers, whose ids count from 0."""
+    """Return rows of bronze for one message with each of the headers; ids count from 0."""
     event = {"type": "page_view", "event": {"timestamp": "2026-11-22T00:00:00Z", "page": "/"}}
     values = [json.dumps({"id": number} | event | changes).encode() for number in range(len(headers))]
     messages = Messages("t/0/0", "t/0/", range(len(values)), [0] * len(values), values, [None] * len(values), headers)

@@ -1,4 +1,4 @@
-"""Each drift policy on the same files, through the whole of the pipeline: docs/contracts/drift.md says what landed."""
+"""Each drift policy on the same files, through the whole pipeline, with the results in docs/contracts/drift.md."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ FREEZE, RESCUE, DISCARD = DriftPolicy
 
 
 def by_file(settings: Settings, statement: str) -> dict[int, Any]:
-    """What a statement says of each landed file: its second column by the number that the file is named by."""
+    """Return a query's second column by the number in the name of the landed file."""
     with connect(settings) as session:
         found = session.connection.execute(statement).fetchall()
     assert len({source for source, _ in found}) == len(found)
@@ -29,7 +29,7 @@ def by_file(settings: Settings, statement: str) -> dict[int, Any]:
 
 
 def cells(settings: Settings, policy: DriftPolicy) -> list[str]:
-    """A column of the page's table, from the lake."""
+    """Return a column of the page's table, computed from the lake."""
     dead = by_file(settings, f"SELECT _source, reasons FROM dead_letters.{policy}")
     kept = by_file(settings, f"SELECT _source, {'_rescued' if policy is RESCUE else 'NULL'} FROM bronze.{policy}")
     counted = {name: by_file(settings, f"SELECT source, {name} FROM ledger.{policy}") for name in DRIFT_COUNTS.values()}

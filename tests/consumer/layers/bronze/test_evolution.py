@@ -1,4 +1,4 @@
-"""Contracts that change: old and new rows together in every engine, and micro-batches that go on under their own."""
+"""Contracts that change: every engine reads old and new rows, and micro-batches finish under their own contract."""
 
 import shutil
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def apply(settings: Settings) -> None:
 
 
 def plain(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows by id, with maps as dicts; without the column that all engines show as a time of their own."""
+    """Return rows sorted by id, with maps as dicts, and without the time column that differs between engines."""
     made = [{name: row[name] for name in NAMES} for row in found]
     return sorted((row | {"named": dict(row["named"])} for row in made), key=lambda row: row["id"])
 
@@ -80,13 +80,13 @@ def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain:
     with connect(settings) as duckdb:
         result = duckdb.connection.execute("SELECT * FROM bronze.orders").to_arrow_table()
         assert plain(result.to_pylist()) == due
-        for condition, ids in FILTERS.items():  # files are pruned by bounds of the narrower type
+        for condition, ids in FILTERS.items():  # bounds of the narrower type prune files
             query = f"SELECT id FROM bronze.orders WHERE {condition} ORDER BY id"
             assert [found for (found,) in duckdb.connection.execute(query).fetchall()] == ids, condition
             assert [row.id for row in session.sql(query.replace("bronze", "lake.bronze")).collect()] == ids, condition
             read = table.scan(condition, selected_fields=("id",)).to_arrow()["id"].to_pylist()
             assert sorted(read) == ids, condition
-        # Spark compares old rows exactly; how to have that of the others stands in docs/contracts/change.md.
+        # Spark compares old rows exactly; docs/contracts/change.md says how to do so in the other engines.
         assert [row.id for row in session.sql("SELECT id FROM lake.bronze.orders WHERE ratio > 0.1").collect()] == [
             "old"
         ]
@@ -128,7 +128,7 @@ def test_a_micro_batch_that_has_begun_is_finished_under_its_contract(
     land(settings, "3.json", NEW | {"id": "later"})
     drain_directly(settings, "orders")
 
-    # Bronze was not touched and nothing else knows of it: with the checkpoint, the micro-batch itself is lost.
+    # Bronze was not touched, and nothing else knows the micro-batch: it is lost with the checkpoint.
     begun = "1.1.0" if table == "bronze" and lost != "nothing" else "1.0.0"
     due = {"old": "1.0.0", "later": "1.1.0"} | ({"new": begun} if begun == "1.1.0" else {"begun": begun})
     assert {row["id"]: row["_contract_version"] for row in rows(settings, "bronze.orders")} == due

@@ -1,4 +1,4 @@
-"""What landed can be had back exactly, from Spark, PyIceberg and DuckDB; docs/json-types.md says what that means."""
+"""Landed values can be read back exactly with Spark, PyIceberg and DuckDB, as docs/json-types.md defines."""
 
 import shutil
 import time
@@ -25,7 +25,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings, settings_of
 from reader.connect import connect
 
-pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # it draws its records once for all tests
+pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # the records are drawn once for all tests
 
 ROOT = Path(__file__).parents[4]
 BRONZE, DEAD_LETTERS = "bronze.everything", "dead_letters.everything"
@@ -48,7 +48,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("unknown_field", "$.object.String")
     ],
 }
-"""Keys that are repeated, or differ from a field by case, and the reasons."""
+"""Keys that are repeated, or differ from a field by case only, and the reasons."""
 
 
 TEXT = (ROOT / "docs" / "json-types.md").read_text("utf-8")
@@ -56,7 +56,7 @@ TYPES = {"decimal(38,10)": "decimal", "decimal(9,2)": "price", "map of scalar": 
 
 
 def page() -> list[tuple[str, str | None, str]]:
-    """Column, token (None: the field is not there) and text of the value of each line under "What you get back"."""
+    """Return column, token (None: the field is missing) and value text of each line under "What you get back"."""
     found = []
     for line in TEXT.partition("| what | type | landed | back |\n")[2].splitlines()[1:]:
         if not line.startswith("|"):
@@ -72,7 +72,7 @@ PAGE = page()
 
 @dataclass(frozen=True)
 class Landed:
-    """A lake in which records have landed, and what was landed at which place."""
+    """A lake in which records have landed, and the records by place."""
 
     settings: Settings
     spark: SparkSession
@@ -85,7 +85,7 @@ class Landed:
 def landed(
     tmp_path_factory: pytest.TempPathFactory, drain: Drain, session_of: Callable[[Settings], SparkSession]
 ) -> Landed:
-    """The explicit records and some hundreds drawn by Hypothesis, consumed together."""
+    """Consume the explicit records, and some hundreds drawn by Hypothesis, together."""
     settings = settings_of(
         {
             "LAKE_HOME": tmp_path_factory.mktemp("lake"),
@@ -110,7 +110,7 @@ def landed(
 
 
 def drawn() -> list[Record]:
-    """Records as Hypothesis draws them; not shrunk, since all are judged together."""
+    """Return records drawn by Hypothesis; not shrunk, since all are judged together."""
     found: list[Record] = []
 
     @hypothesis_settings(
@@ -120,7 +120,7 @@ def drawn() -> list[Record]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    # Of one record at a time, most would be copies of an earlier one.
+    # With one record at a time, most would be copies of an earlier one.
     @given(strategies.lists(records, min_size=IN_EXAMPLE, max_size=IN_EXAMPLE))
     def keep(example: list[Record]) -> None:
         found.extend(example)
@@ -134,10 +134,10 @@ Rows = list[dict[str, Any]]
 
 
 def spark_collect(landed: Landed, table: str) -> Rows:
-    """Spark's rows, read such that nothing is lost on the way to Python.
+    """Return Spark's rows, read without any loss on the way to Python.
 
-    Times by their microseconds: Spark would make local times without a zone of them. Decimals brought to their column's
-    scale, exactly: Spark hands 1E-10 over as 100E-12.
+    Times are read as microseconds, since Spark would return local times without a zone. Decimals are brought to the
+    scale of their column, exactly, since Spark returns 1E-10 as 100E-12.
     """
     frame = landed.spark.table(f"lake.{table}")
     chosen = [_micros(frame[field.name], field.dataType).alias(field.name) for field in frame.schema]
@@ -168,7 +168,7 @@ def spark_arrow(landed: Landed, table: str) -> Rows:
 
 
 def pyiceberg(landed: Landed, table: str) -> Rows:
-    """As in any process: earlier tests may have let PyIceberg keep nulls in this one."""
+    """Read as in any process: earlier tests may have made PyIceberg keep nulls in this one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pyiceberg.io.pyarrow.ArrowProjectionVisitor", nulls._KeepsNulls.__base__)
         found = open_catalog(landed.settings).load_table(table).scan().to_arrow()
@@ -177,7 +177,7 @@ def pyiceberg(landed: Landed, table: str) -> Rows:
 
 
 def pyiceberg_files(landed: Landed, table: str) -> Rows:
-    """The files that PyIceberg plans to scan, read by pyarrow alone."""
+    """Read the files that PyIceberg plans to scan with pyarrow alone."""
     found = open_catalog(landed.settings).load_table(table)
     rows: Rows = []
     for task in found.scan().plan_files():
@@ -218,7 +218,7 @@ def test_every_value_is_had_back(landed: Landed, read: Callable[[Landed, str], R
 
 
 def _as_given(read: Callable[[Landed, str], Rows], column: str, value: Any) -> Any:
-    # PyIceberg's issue 3833: to_arrow() makes empty ones of null lists and maps of objects. The files have null.
+    # PyIceberg's issue 3833: to_arrow() returns null lists and maps of objects as empty. The files have null.
     empty: dict[str, Any] = {"objects": [], "named": {}}
     return empty[column] if read is pyiceberg and column in empty and value is None else value
 

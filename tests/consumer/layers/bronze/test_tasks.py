@@ -1,4 +1,4 @@
-"""What a task makes of its files: every unit in one data file, the right counts, and nothing twice on a replay."""
+"""The output of a task for its files: every unit in one data file, the right counts, and no duplicates on a replay."""
 
 import dataclasses
 import gzip
@@ -112,7 +112,7 @@ def test_sums_are_those_of_the_rows_of_each_file(
 
 
 def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
-    # What Spark sends is unpickled in a Python that knows nothing yet.
+    # Spark's payload is unpickled in a Python that has imported nothing yet.
     sent = cloudpickle.dumps(tasks._nothing)
     script = "import pickle, sys; pickle.load(sys.stdin.buffer); print('lakeproof.judge.batch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""Lakes with silver that a test fills itself, and products over it."""
+"""Lakes whose silver is filled by a test, and products over it."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -112,11 +112,11 @@ measures:
     session=True,
 )
 HORIZON = timedelta(days=7)
-"""That of the contract."""
+"""Horizon of the contract."""
 
 
 def orders_lake(settings: Settings, folder: Path) -> Settings:
-    """A lake of the stream orders, whose event time may be null, with folders for contracts and products."""
+    """Return a lake of the stream orders, whose event time may be null, with folders for contracts and products."""
     (folder / "contracts").mkdir()
     (folder / "gold").mkdir()
     optional = CONTRACT.replace("{name: ordered_at, logicalType: timestamp, required: true}", _OPTIONAL)
@@ -134,7 +134,7 @@ _OPTIONAL = "{name: ordered_at, logicalType: timestamp}"
 
 
 def order(at: datetime | None, customer: str | None = "a", total: str | None = "1.00", **others: Any) -> Order:
-    """An order; its city is below its place."""
+    """Return an order; its city is also in its place."""
     made = {"customer": customer, "channel": "web", "count": 1, "ratio": 0.5, "city": None} | others
     made["place"] = others.get("place", {"city": made["city"]})
     return made | {"ordered_at": at, "total": None if total is None else Decimal(total)}
@@ -158,7 +158,7 @@ class Silver:
 
     @property
     def horizon(self) -> datetime | None:
-        """Before this time, no more is kept."""
+        """The time before which no rows are kept any more."""
         return self.watermark - HORIZON if self.watermark else None
 
     def keep(self, *micro_batches: list[Order]) -> None:
@@ -186,14 +186,14 @@ class Silver:
 
 
 def write_product(settings: Settings, text: str) -> Product:
-    """Write the file of a product, and read it."""
+    """Write the file of a product; return the product."""
     name = text.partition("name: ")[2].splitlines()[0]
     (settings.gold / f"{name}.yaml").write_text(text)
     return load_product(settings.gold, name, lambda stream: load_contract(settings.contracts, stream))
 
 
 def fill(spark: SparkSession, settings: Settings, spec: Spec) -> int:
-    """Let a product take what silver has; return how many micro-batches it took."""
+    """Let a product take all pending silver; return the number of micro-batches that it took."""
     layer = gold_layer(settings, write_product(settings, spec.text))
     layer.prepare(open_catalog(settings))
     layer.open(spark)
@@ -201,23 +201,23 @@ def fill(spark: SparkSession, settings: Settings, spec: Spec) -> int:
 
 
 def gold_layer(settings: Settings, product: Product) -> GoldLayer:
-    """Gold of a product."""
+    """Return the gold layer of a product."""
     return GoldLayer(settings, product, gold_table(product.name))
 
 
 def columns(spec: Spec) -> list[str]:
-    """Columns of a product's table that the model has, too."""
+    """Return the columns of a product's table that the model has, too."""
     return ["window_start", "window_end", *spec.keys, *spec.measures]
 
 
 def found(settings: Settings, spec: Spec) -> list[Window]:
-    """The rows of a product's table, read by PyIceberg."""
+    """Return the rows of a product's table, read by PyIceberg."""
     name = gold_table(spec.text.partition("name: ")[2].splitlines()[0])
     return by_key(tuple(row[column] for column in columns(spec)) for row in rows(settings, name))
 
 
 def found_by_duckdb(settings: Settings, spec: Spec) -> list[Window]:
-    """The rows of a product's table, read by DuckDB."""
+    """Return the rows of a product's table, read by DuckDB."""
     name = gold_table(spec.text.partition("name: ")[2].splitlines()[0])
     with connect(settings) as session:
         result = session.sql(f"SELECT {', '.join(columns(spec))} FROM {name}")
@@ -226,7 +226,7 @@ def found_by_duckdb(settings: Settings, spec: Spec) -> list[Window]:
 
 
 def check(settings: Settings, silver: Silver, spec: Spec) -> list[Window]:
-    """The table has what the model says; return that."""
+    """Check that the table equals the model; return the rows."""
     model = windows(silver.orders, spec, silver.horizon)
     assert found(settings, spec) == model
     return model

@@ -16,16 +16,16 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Spec:
-    """A product and what its measures are.
+    """A product and its measures.
 
     Parameters
     ----------
     text
-        The file.
+        Content of the product's file.
     keys, measures
-        Names of the keys, and what each measure is of the orders of a window.
+        Names of the keys, and a function for each measure of the orders in a window.
     size, every
-        Of its windows.
+        Length and step of the windows.
     final
         Whether a window is published once.
     session
@@ -42,7 +42,7 @@ class Spec:
 
 
 def sessions(orders: Iterable[Order], spec: Spec) -> list[Window]:
-    """The rows of a product of sessions, found by looking at one order after the other."""
+    """Return the rows of a product of sessions, computed one order at a time."""
     by_keys: dict[tuple[Any, ...], list[Order]] = {}
     for order in orders:
         if order["ordered_at"] is not None:
@@ -61,7 +61,7 @@ def sessions(orders: Iterable[Order], spec: Spec) -> list[Window]:
 
 
 def windows(orders: Iterable[Order], spec: Spec, horizon: datetime | None = None) -> list[Window]:
-    """The rows of a product; of one whose windows are final, those that end before the horizon or at it."""
+    """Return the rows of a product; if its windows are final, only windows that end at or before the horizon."""
     if spec.session:
         return sessions(orders, spec)
     size, every = spec.size // _MICROSECOND, spec.every // _MICROSECOND
@@ -82,12 +82,12 @@ def windows(orders: Iterable[Order], spec: Spec, horizon: datetime | None = None
 
 
 def by_key(rows: Iterable[Window]) -> list[Window]:
-    """Rows in an order of their own, null before everything else."""
+    """Sort rows, null before everything else."""
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def total(name: str) -> Callable[[list[Order]], Decimal | None]:
-    """Sum of a field, without null."""
+    """Return a measure: the sum of a field, without nulls."""
 
     def measure(orders: list[Order]) -> Decimal | None:
         values = [order[name] for order in orders if order[name] is not None]
@@ -97,12 +97,12 @@ def total(name: str) -> Callable[[list[Order]], Decimal | None]:
 
 
 def best(name: str, of: Callable[..., Any]) -> Callable[[list[Order]], Any]:
-    """Minimum or maximum of a field, without null."""
+    """Return a measure: the minimum or maximum of a field, without nulls."""
     return lambda orders: of((order[name] for order in orders if order[name] is not None), default=None)
 
 
 def by(name: str, of: Callable[..., Any]) -> Callable[[list[Order]], Any]:
-    """A field of the first or the last order; of those at the same time, the least or the greatest value."""
+    """Return a measure: a field of the first or last order, and at equal times its least or greatest value."""
 
     def measure(orders: list[Order]) -> Any:
         at = of(order["ordered_at"] for order in orders)

@@ -1,4 +1,4 @@
-"""Gold against the plain model; crashes, other tools and changes in between."""
+"""Gold equals the plain model, with crashes, other tools and changes in between."""
 
 import random
 from dataclasses import replace
@@ -65,7 +65,7 @@ def silver(session: SparkSession, lake: Settings) -> Silver:
 
 
 def some(chance: random.Random, now: datetime) -> list[Order]:
-    """Orders of around now, some much older, some without a time, a customer or a total."""
+    """Return orders around `now`, some much older, some without a time, a customer or a total."""
     back = (timedelta(0), 10 * timedelta(minutes=1), 3 * HOUR, timedelta(days=2), timedelta(days=6))
     return [
         order(
@@ -85,12 +85,12 @@ def some(chance: random.Random, now: datetime) -> list[Order]:
 def test_random_orders_are_as_the_model_says(
     lake: Settings, session: SparkSession, silver: Silver, spec: Spec, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if seed == 0:  # all by tasks
+    if seed == 0:  # all in tasks
         monkeypatch.setattr("consumer.iceberg.scan.SMALL_ROWS", 0)
     chance = random.Random(seed)
     now = NOON
     for _ in range(4):
-        for _ in range(chance.randint(1, 2)):  # gold takes one commit of silver, or several at once
+        for _ in range(chance.randint(1, 2)):  # gold takes one or more commits of silver at once
             now += chance.choice((HOUR / 3, 5 * HOUR, timedelta(days=4)))
             silver.keep(*(some(chance, now) for _ in range(chance.randint(1, 3))))
         fill(session, lake, spec)
@@ -103,7 +103,7 @@ def test_random_orders_are_as_the_model_says(
 def test_windows_are_the_same_whatever_the_number_of_tasks(
     monkeypatch: pytest.MonkeyPatch, lake: Settings, session: SparkSession, silver: Silver, spec: Spec
 ) -> None:
-    """Rows are dealt to several tasks. More windows are touched than a task is told: all between them are computed."""
+    """Rows are dealt to several tasks. If more windows are touched than a task may get, it computes all in between."""
     monkeypatch.setattr("consumer.layers.gold.tasks._ROWS_PER_TASK", 5)
     monkeypatch.setattr("consumer.layers.gold.touched._MAX_WINDOWS", 1)
     monkeypatch.setattr("consumer.layers.gold.sessions.MAX_SESSIONS", 1)
@@ -129,7 +129,7 @@ def test_an_order_that_comes_later_corrects_only_its_windows(
 
 
 def test_an_order_that_comes_later_joins_two_sessions(lake: Settings, session: SparkSession, silver: Silver) -> None:
-    """One row is replaced by the longer session, the other one is removed, and no third one is touched."""
+    """One row is replaced by the longer session, the other one is removed, and no other row is touched."""
     minutes = timedelta(minutes=1)
     silver.keep([order(NOON + at * minutes, who) for who in ("a", "b", None) for at in (0, 20, 60, 80, 300)])
     fill(session, lake, VISITS)
@@ -149,7 +149,7 @@ def test_an_order_that_comes_later_joins_two_sessions(lake: Settings, session: S
     check(lake, silver, VISITS)
     starts = {(row["window_start"], row["customer"]) for row in rows(lake, "gold.visits")}
     assert starts == after.keys() | {(NOON + 110 * minutes, "a")}
-    # Earlier than the first one: the session has another start, so its old row is removed.
+    # An earlier order changes the start of the session, so its old row is removed.
     silver.keep([order(NOON - 29 * minutes, "a")])
     fill(session, lake, VISITS)
     check(lake, silver, VISITS)
@@ -171,7 +171,7 @@ def test_a_changed_gap_is_refused_until_it_is_rebuilt(lake: Settings, session: S
 
 
 def test_sessions_at_the_ends_of_the_calendar(lake: Settings, session: SparkSession, silver: Silver) -> None:
-    """The last session ends later than any time of Python, and one of days reaches back over many partitions."""
+    """The last session ends after the last time of Python; a session of days reaches back over many partitions."""
     first, last = datetime.min.replace(tzinfo=NOON.tzinfo), datetime.max.replace(tzinfo=NOON.tzinfo)
     silver.keep([order(first), order(last), *(order(NOON + number * HOUR / 3) for number in range(200))])
     fill(session, lake, VISITS)
@@ -192,7 +192,7 @@ def test_without_new_orders_only_the_marker_moves(lake: Settings, session: Spark
 
 
 def test_what_silver_is_about_to_commit_is_not_counted(lake: Settings, session: SparkSession, silver: Silver) -> None:
-    """Silver commits while gold computes: its new rows are in windows that gold takes now, and later."""
+    """Silver commits while gold computes: its new rows belong to windows that gold takes now, and later."""
     silver.keep([order(NOON)])
     fill(session, lake, SPENDING)
     silver.keep([order(NOON, total="2.00")])
@@ -347,7 +347,7 @@ def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkS
         ensure_gold_table(session, product, "gold.spending")
         fill(session, lake, SPENDING)
 
-    for lost in (False, True):  # also where the table does not say any more for which product it was filled
+    for lost in (False, True):  # also if the table does not record its product any more
         if lost:
             session.sql(f"ALTER TABLE lake.gold.spending UNSET TBLPROPERTIES ('{PRODUCT}')")
         with pytest.raises(LakeproofError, match="rolled back or replaced") as refused:
@@ -372,7 +372,7 @@ def test_a_final_window_is_published_when_nothing_more_can_come(
 ) -> None:
     silver.keep([order(NOON), order(NOON + 2 * HOUR)])
     fill(session, lake, FINAL)
-    assert found(lake, FINAL) == []  # the horizon is days before
+    assert found(lake, FINAL) == []  # the horizon is days earlier
     silver.keep([order(NOON + timedelta(days=7) + HOUR)])
     assert fill(session, lake, FINAL) == 1
     assert [row[0] for row in check(lake, silver, FINAL)] == [NOON]
@@ -388,7 +388,7 @@ def test_a_final_window_is_published_when_nothing_more_can_come(
 def test_times_at_the_ends_of_the_calendar_and_before_1970(
     lake: Settings, session: SparkSession, silver: Silver
 ) -> None:
-    """The table has windows that Python's times cannot have: counted by Spark."""
+    """The table has windows outside of Python's range of times, so Spark counts them."""
     first, last = datetime.min.replace(tzinfo=NOON.tzinfo), datetime.max.replace(tzinfo=NOON.tzinfo)
     epoch = datetime(1970, 1, 1, tzinfo=NOON.tzinfo)
     microsecond = timedelta(microseconds=1)

@@ -1,4 +1,4 @@
-"""Gold that runs while a contract is applied: it carries on, with wider types, and by the names that it has."""
+"""Gold that runs while a contract is applied continues, with wider types, and under its current names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,7 +117,7 @@ def test_a_contract_is_applied_while_silver_and_gold_run(
     now = open_table(spark, "gold.busy", gold_query("busy"))
     newest = now.newest()
     assert newest
-    change = followed.changes(spark, settings, before.newest(), newest)  # as a sink that runs, too
+    change = followed.changes(spark, settings, before.newest(), newest)  # as for a running sink, too
     assert change.messages.count() == 2
     with pytest.raises(UsageError, match=r"drops code"):  # the product has to be changed before the next start
         load_product(settings.gold, "busy", lambda stream: load_contract(settings.contracts, stream))

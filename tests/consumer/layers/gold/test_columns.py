@@ -1,4 +1,4 @@
-"""Measures and windows in Arrow: the same as the definition of the aggregates says of the judge's own evaluation."""
+"""Measures and windows in Arrow agree with the definition of the aggregates over the judge's own evaluation."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -113,7 +113,7 @@ def test_a_row_is_in_the_windows_that_contain_its_event_time(size: timedelta, ev
     step, length = every // MICROSECOND, size // MICROSECOND
     expected = []
     for at in ((moment - EPOCH) // MICROSECOND for moment in moments):
-        start = -(-(at - length + 1) // step) * step  # the first one that contains it
+        start = -(-(at - length + 1) // step) * step  # the first window that contains it
         while start <= at:
             expected.append(start)
             start += step

@@ -1,4 +1,4 @@
-"""Sessions on columns of Arrow: the same as the plain model, whatever the order in which rows come."""
+"""Sessions on Arrow columns equal the plain model, in any order of rows."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -57,7 +57,7 @@ def spans(*found: tuple[str, datetime, datetime]) -> pa.Table:
 @given(st.lists(st.lists(orders, max_size=8), max_size=5), st.sampled_from([*PRODUCTS]))
 @settings(max_examples=examples(80), deadline=None)
 def test_corrected_sessions_are_those_of_all_rows(batches: list[list[Order]], keys: str) -> None:
-    """Each batch meets the sessions that are in the table; these and their rows are replaced, and nothing else."""
+    """Each batch meets sessions of the table; these sessions and their rows are replaced, and no others."""
     product = PRODUCTS[keys]
     taken: list[Order] = []
     table: list[dict[str, Any]] = []
@@ -112,7 +112,7 @@ def test_a_gap_ends_a_session(minutes: list[int], expected: list[tuple[int, int]
 
 
 def test_a_long_session_holds_the_short_ones_behind_its_start() -> None:
-    """Its end counts, not that of the one that starts last."""
+    """The end of the long session counts, not the end of the session that starts last."""
     hour = 60 * MINUTE
     found = joined(
         spans(

@@ -1,4 +1,4 @@
-"""Tables of gold that Spark filled, with their deletion vectors: as verify expects them, and each damage is found."""
+"""Gold tables that Spark filled, with deletion vectors: verify accepts them, and finds each fault."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lakes with silver of readings that a test fills itself, and products of samples over it."""
+"""Lakes whose silver of readings is filled by a test, and products of samples over it."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +34,7 @@ HORIZON = 30 * SECOND
 
 
 def sensors_lake(settings: Settings, folder: Path) -> Settings:
-    """A lake of the stream sensors, with a folder for products."""
+    """Return a lake of the stream sensors, with a folder for products."""
     (folder / "gold").mkdir()
     settings = changed(settings, LAKE_GOLD=str(folder / "gold"))
     contract = load_contract(settings.contracts, "sensors")
@@ -45,7 +45,7 @@ def sensors_lake(settings: Settings, folder: Path) -> Settings:
 
 
 def write_samples(settings: Settings, text: str) -> Samples:
-    """Write the file of a product, and read it."""
+    """Write the file of a product; return the product."""
     name = text.partition("name: ")[2].splitlines()[0]
     (settings.gold / f"{name}.yaml").write_text(text)
     return load_samples(settings.gold, name, lambda stream: load_contract(settings.contracts, stream))
@@ -69,11 +69,11 @@ class Silver:
 
     @property
     def horizon(self) -> int:
-        """Before this time, no more is kept."""
+        """The time before which no readings are kept any more."""
         return self.watermark - HORIZON
 
     def keep(self, *micro_batches: Iterable[Reading]) -> None:
-        """Append readings as silver does, without those that are late or duplicates: micro-batches in one commit."""
+        """Append several micro-batches in one commit, without late readings and duplicates, as silver does."""
         start, self.end = self.end, self.end + len(micro_batches)
         new = []
         for number, readings in enumerate(micro_batches, start):
@@ -98,32 +98,32 @@ class Silver:
 
 
 def fill(spark: SparkSession, settings: Settings, samples: Samples, most: int | None = None) -> int:
-    """Let a product take what silver has; return how many micro-batches it took."""
+    """Let a product take all pending silver; return the number of micro-batches that it took."""
     layer = samples_layer(settings, samples)
     layer.prepare(open_catalog(settings))
     return take_all(spark, settings, layer, most)
 
 
 def samples_layer(settings: Settings, samples: Samples) -> SamplesLayer:
-    """A product of samples."""
+    """Return the layer of a product of samples."""
     return SamplesLayer(settings, samples, samples_tables(samples.name, samples.anomalies))
 
 
 def found_samples(settings: Settings, samples: Samples) -> list[Row]:
-    """The rows of the table of samples, read by PyIceberg."""
+    """Return the rows of the table of samples, read by PyIceberg."""
     names = ("window_start", "window_end", "device_id", "event_time", "sensor_freq", "roles")
     return sorted(tuple(row[name] for name in names) for row in rows(settings, f"gold.{samples.name}"))
 
 
 def found_anomalies(settings: Settings, samples: Samples) -> list[Row]:
-    """The rows of the table of anomalies, read by PyIceberg."""
+    """Return the rows of the table of anomalies, read by PyIceberg."""
     names = ("detected_at", "detector", "device_id", "event_time", "sensor_freq", "minimum", "maximum")
     found = (tuple(row[name] for name in names) for row in rows(settings, f"gold.{samples.anomalies}"))
     return sorted(found, key=str)
 
 
 def check(settings: Settings, silver: Silver, samples: Samples) -> tuple[int, int]:
-    """The tables have what the model says; return how many rows that is."""
+    """Check that the tables equal the model; return their numbers of rows."""
     of_windows = windows(silver.readings, samples, silver.horizon)
     of_detectors = anomalies(silver.readings, samples, silver.horizon)
     assert found_samples(settings, samples) == of_windows

@@ -1,4 +1,4 @@
-"""Samples and anomalies in plain Python: from all readings at once, and by the words of the docs."""
+"""Samples and anomalies in plain Python: computed from all readings at once, by the definitions in the docs."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 
 
 def windows(readings: Iterable[Reading], samples: Samples, until: int) -> list[Row]:
-    """The samples of the windows that end by a time: start, end, device, event time, value, roles."""
+    """Return the samples of windows that end by `until`: start, end, device, event time, value, roles."""
     size, every = samples.window.size // MICROSECOND, samples.window.every // MICROSECOND
     groups: dict[Any, list[Reading]] = defaultdict(list)
     for reading in readings:
@@ -34,7 +34,7 @@ def windows(readings: Iterable[Reading], samples: Samples, until: int) -> list[R
 
 
 def anomalies(readings: Iterable[Reading], samples: Samples, until: int) -> list[Row]:
-    """The anomalies before a time: detected at, detector, device, event time, value, minimum, maximum."""
+    """Return the anomalies before `until`: detected at, detector, device, event time, value, minimum, maximum."""
     of_device: dict[str, list[Reading]] = defaultdict(list)
     for reading in sorted(readings):
         if reading.at < until:
@@ -79,5 +79,5 @@ def _of_device(ordered: list[Reading], samples: Samples, until: int) -> Iterable
 
 
 def time(at: int) -> datetime:
-    """A time from microseconds since 1970."""
+    """Return a time from microseconds since 1970."""
     return EPOCH + timedelta(microseconds=at)

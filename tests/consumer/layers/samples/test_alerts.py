@@ -1,4 +1,4 @@
-"""What counts as an alert, held against the judge; alerts over kills of the query and of the broker."""
+"""Alerts agree with the judge, and survive kills of the query and of the broker."""
 
 import json
 import os
@@ -68,7 +68,7 @@ WHOLE += [GOOD.replace("}", ',"sensor_freq": -2}'), GOOD.replace(", ", ","), GOO
 
 
 def values(chance: random.Random) -> list[bytes]:
-    """Messages of every kind: each odd value in an otherwise good record, in any order, and random pairs of them."""
+    """Return messages of every kind: each odd value in an otherwise good record, in any order, and random mixtures."""
     made = [text.encode() for text in WHOLE]
     made += [GOOD.encode().replace(b"d1", b"\xff"), GOOD.encode().replace(b"d1", b"\xc3\xa9"), GOOD.encode("utf-16")]
     odd = [(device, "-1", TIMES[0]) for device in DEVICES] + [('"d"', value, TIMES[0]) for value in VALUES]
@@ -147,7 +147,7 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
 
 
 def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
-    """The alerts that a topic has, by id; one that was sent again is the same. The key is the device."""
+    """Return the alerts in a topic by id, and check that repeated ones are equal, and that the key is the device."""
     reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
     reading["auto.offset.reset"] = "earliest"
     consumer = Consumer(reading)
@@ -191,7 +191,7 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
     sent = 0
 
     def land(count: int) -> int:
-        """Send readings, every second of which is an anomaly; return how many anomalies there are in all."""
+        """Send readings, every second one an anomaly; return the number of new anomalies."""
         nonlocal sent
         for partition in range(2):
             made = [
@@ -225,7 +225,7 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
     def while_more_comes(running: "subprocess.Popen[bytes]") -> None:
         nonlocal due
         until_all(running)
-        due += land(10)  # some of these may have been sent when it is killed
+        due += land(10)  # some of these may have been sent before the kill
 
     def after_the_broker_was(running: "subprocess.Popen[bytes]") -> None:
         while_more_comes(running)
@@ -241,7 +241,7 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0, output.read_text()
 
-    run(AlertMode.MICRO_BATCH, after_the_broker_was)  # and it is killed
+    run(AlertMode.MICRO_BATCH, after_the_broker_was)  # and the consumer is killed
     run(AlertMode.REAL_TIME, after_the_broker_was)
     run(AlertMode.REAL_TIME, until_told_to_end)
     due += land(10)
@@ -253,14 +253,14 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Whether it is a Python worker of Spark's."""
+    """Return whether the process is one of Spark's Python workers."""
     with suppress(psutil.NoSuchProcess):
         return "consumer.app.worker_daemon" in process.cmdline()
     return False
 
 
 def kafka_topics(kafka: KafkaServer) -> set[str]:
-    """Names of the topics."""
+    """Return the names of the topics."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests"})
     try:
         return set(consumer.list_topics(timeout=10).topics)

@@ -1,4 +1,4 @@
-"""The columns of Spark against the rule in plain Python: many random streams in one job, an hour apart."""
+"""The columns of Spark agree with the rule in plain Python: many random streams in one job, an hour apart."""
 
 import random
 from dataclasses import replace
@@ -23,7 +23,7 @@ _STREAMS = 150
 
 
 def stream(chance: random.Random, begin: int) -> set[Reading]:
-    """Readings of two minutes: many with the same time, some at the ends of windows."""
+    """Return readings of two minutes: many with the same time, some at the ends of windows."""
     devices = ("a", "b", "ä", "A\U0001f600")[: chance.randint(1, 4)]
     return {
         Reading(

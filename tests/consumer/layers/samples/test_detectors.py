@@ -1,4 +1,4 @@
-"""Detectors, fed by hand and held against definitions that look at all readings at once."""
+"""Detectors that are fed by hand agree with definitions over all readings at once."""
 
 from datetime import timedelta
 
@@ -60,11 +60,11 @@ def test_out_of_range() -> None:
 def test_rate_of_change() -> None:
     detector = FastChange(RateOfChange(2.0, seconds(10)), Sampler(0.0, None))
     assert detector.feed(at(0, 1)) is None
-    assert detector.feed(at(1, 3)) is None  # exactly as fast as is expected
+    assert detector.feed(at(1, 3)) is None  # exactly the expected maximum
     assert detector.feed(at(2, 5.5)) == Anomaly(Detector.RATE_OF_CHANGE, at(2, 5.5), 2 * SECOND, 1.0, 5.0)
-    assert detector.feed(at(2.5, -7)) is None  # out of range: an anomaly of its own, and not compared with
+    assert detector.feed(at(2.5, -7)) is None  # out of range: a separate anomaly, not used for comparison
     assert detector.feed(at(3, 5)) is None
-    assert detector.feed(at(3, 500)) is None  # at the same time there is no rate
+    assert detector.feed(at(3, 500)) is None  # no rate at the same time
     assert detector.feed(at(13.1, 5)) is None  # too long ago
     assert detector.feed(at(14, 1)) == Anomaly(Detector.RATE_OF_CHANGE, at(14, 1), 14 * SECOND, 3.2, 6.8)
     assert detector.feed(at(24, 99)) == Anomaly(Detector.RATE_OF_CHANGE, at(24, 99), 24 * SECOND, -19.0, 21.0)
@@ -115,7 +115,7 @@ READINGS = st.lists(
 
 @given(READINGS, st.lists(st.integers(0, 70), max_size=4))
 def test_no_anomaly_is_missed_or_repeated_however_time_is_cut(readings: list[Reading], cuts: list[int]) -> None:
-    """Each part is fed only what the look back asks for, and what is before its end."""
+    """Each part is fed only readings within its look back, before its end."""
     samples, until = product(ALL), 70 * SECOND
     since: int | None = None
     found = []

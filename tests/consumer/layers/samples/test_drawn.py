@@ -1,4 +1,4 @@
-"""Samples and anomalies of readings that Hypothesis draws, with crashes in between, against the plain model."""
+"""Samples and anomalies of readings drawn by Hypothesis equal the plain model, with crashes in between."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from lakeproof.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
-# Tenths of a second before "now": in order and out of it, at the horizon and behind it.
+# Tenths of a second before "now": in order and out of order, at the horizon and behind it.
 READINGS = st.lists(
     st.tuples(
         st.one_of(st.integers(0, 50), st.integers(250, 700)),
@@ -42,14 +42,14 @@ READINGS = st.lists(
 
 @dataclass(frozen=True)
 class Round:
-    """What silver keeps in commits of one or more micro-batches; then samples are taken, with a crash at first or not.
+    """Silver keeps commits of one or more micro-batches, then samples are taken, with or without a crash first.
 
     Parameters
     ----------
     commits
-        For each commit, by how many seconds time goes on before it, and its micro-batches.
+        For each commit, the seconds that pass before it, and its micro-batches.
     crash
-        Before which append the consumer crashes; None for no crash.
+        The append before which the consumer crashes; None for no crash.
     """
 
     commits: list[tuple[int, list[list[tuple[int, str, float]]]]]

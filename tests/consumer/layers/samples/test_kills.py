@@ -1,4 +1,4 @@
-"""Readings that keep coming while consumer and broker are killed: no alert is missing, and the tables are right."""
+"""Consumer and broker are killed while readings arrive: no alert is missing, and the tables are right."""
 
 import json
 import os
@@ -38,7 +38,7 @@ _BEGIN = _BEGAN - timedelta(days=1)
 
 @dataclass
 class Load:
-    """Sends readings until it is told to end; a broker that is away is waited for."""
+    """Sends readings until the test ends it; waits for an unavailable broker."""
 
     kafka: KafkaServer
     topic: str

@@ -1,4 +1,4 @@
-"""Samples and anomalies against the plain model; crashes, other tools and changes in between."""
+"""Samples and anomalies equal the plain model, with crashes, other tools and changes in between."""
 
 import random
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def at(second: float, value: float = 1.0, device: str = "a") -> Reading:
 
 
 def some(chance: random.Random, now: float) -> list[Reading]:
-    """Readings of the last minute, some of them late, with every kind of anomaly."""
+    """Return readings of the last minute, some of them late, with every kind of anomaly."""
     return [
         at(now - chance.choice((0, 5, 20, 50)) * chance.random(), chance.choice((-2.0, 0.0, 1.0, 1.0, 800.0)), device)
         for device in ("a", "b", "c")
@@ -94,7 +94,7 @@ def test_random_readings_are_as_the_model_says_over_crashes(
 ) -> None:
     chance, samples, now = random.Random(seed), write_samples(lake, text), 0.0
     for round_ in range(5):
-        for _ in range(chance.randint(1, 2)):  # it takes one commit of silver, or several at once
+        for _ in range(chance.randint(1, 2)):  # samples take one or more commits of silver at once
             now += chance.choice((3, 20, 45, 130))
             silver.keep(*(some(chance, now) for _ in range(chance.randint(1, 3))))
         if round_ in (1, 3):
@@ -102,7 +102,7 @@ def test_random_readings_are_as_the_model_says_over_crashes(
             with pytest.raises(LakeproofError, match="as asked"):
                 fill(session, lake, samples)
             now += 40
-            silver.keep(some(chance, now), [at(now)])  # and silver goes on
+            silver.keep(some(chance, now), [at(now)])  # and silver continues
         fill(session, lake, samples)
         of_windows, of_detectors = check(lake, silver, samples)
         assert fill(session, lake, samples) == 0
@@ -114,7 +114,7 @@ def test_a_window_is_published_when_nothing_more_can_come(
 ) -> None:
     samples = write_samples(lake, TEXT)
     silver.keep([at(0), at(10, -1), at(59)])
-    assert fill(session, lake, samples) == 1  # windows of before noon, and the anomaly of 10 s: the horizon is 29 s
+    assert fill(session, lake, samples) == 1  # windows before noon, and the anomaly of 10 s: the horizon is 29 s
     assert [row[2:5] for row in found_anomalies(lake, samples)] == [("a", *_time_and_value(at(10, -1)))]
     silver.keep([at(60), at(89.9), at(35, 5)])
     fill(session, lake, samples)
@@ -265,7 +265,7 @@ def test_what_is_read_again_does_not_grow_with_the_stream(
     for minute in range(1, 9):
         silver.keep([at(60 * minute - second, float(second)) for second in range(60)])
         fill(session, lake, samples)
-    # Each time, for both tables: a minute that is new, and the one before it, for open windows and detectors.
+    # Each time, both tables read a new minute, and the one before it, for open windows and detectors.
     assert read == [29, 29, 89, 89, *(12 * [120])]
     check(lake, silver, samples)
 

@@ -1,4 +1,4 @@
-"""Tables of samples and anomalies that Spark filled: as verify expects them, and each damage is found."""
+"""Tables of samples and anomalies that Spark filled: verify accepts them, and finds each fault."""
 
 import random
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_what_spark_fills_is_what_verify_expects(
     assert min(of_windows, of_detectors) > 20
     (found,) = verified(lake)
     assert (found.clean, found.waiting, found.facts["windows"] > 10) == (True, 0, True), found
-    monkeypatch.setattr(windows, "_SLICE_ROWS", 20)  # many slices have the same result
+    monkeypatch.setattr(windows, "_SLICE_ROWS", 20)  # many slices give the same result
     assert verified(lake) == [found]
     silver.keep([at(now + 30, -1), at(now + 300)])
     (behind,) = verified(lake)

@@ -1,4 +1,4 @@
-"""Lakes with silver, and the check of it against the plain model."""
+"""Lakes with silver, and its comparison with the plain model."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ Event = tuple[str, datetime, str]
 
 
 def with_strategy(settings: Settings, folder: Path, strategy: str) -> Settings:
-    """A lake whose contract has a strategy; the folder is for the contract."""
+    """Return a lake whose contract has a strategy; `folder` is for the contract."""
     folder.mkdir()
     text = (settings.contracts / "events.yaml").read_text()
     custom = f"customProperties:\n  - property: silverStrategy\n    value: {strategy}\n"
@@ -35,7 +35,7 @@ def with_strategy(settings: Settings, folder: Path, strategy: str) -> Settings:
 
 
 def land(settings: Settings, name: str, *events: Event) -> None:
-    """A file of events."""
+    """Land a file of events."""
     folder = settings.home / "landing" / "events"
     folder.mkdir(parents=True, exist_ok=True)
     records = [
@@ -47,7 +47,7 @@ def land(settings: Settings, name: str, *events: Event) -> None:
 
 @contextmanager
 def silver_of(settings: Settings, stream: str = "events") -> Iterator[Taking]:
-    """What decides the rows of a stream."""
+    """Yield silver of a stream, ready to take micro-batches."""
     layer = silver_layer(settings, stream)
     layer.prepare(open_catalog(settings))
     with taking(settings, layer) as process:
@@ -55,12 +55,12 @@ def silver_of(settings: Settings, stream: str = "events") -> Iterator[Taking]:
 
 
 def silver_layer(settings: Settings, stream: str = "events") -> SilverLayer:
-    """Silver of a stream."""
+    """Return the silver layer of a stream."""
     return SilverLayer(settings, load_contract(settings.contracts, stream), silver_tables(stream))
 
 
 def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", most: int = 1000) -> int:
-    """Let silver take what bronze has, in so many micro-batches at most; return how many it took."""
+    """Let silver take all of bronze, in at most `most` micro-batches; return the number of micro-batches."""
     with silver_of(settings, stream) as process:
         while process.count < most and process.take(spark):
             pass
@@ -68,7 +68,7 @@ def decide_all(spark: SparkSession, settings: Settings, stream: str = "events", 
 
 
 def found_in(settings: Settings) -> Decided:
-    """The rows of the silver tables; duplicates are in none."""
+    """Return the rows of the silver tables by place; no table has duplicates."""
     found: Decided = {}
     for table, verdict in (("events", "kept"), ("events_conflicts", "conflicts"), ("events_late", "late")):
         for row in rows(settings, f"silver.{table}"):
@@ -82,7 +82,7 @@ def found_in(settings: Settings) -> Decided:
 
 
 def model_of(settings: Settings) -> Decided:
-    """What the plain model says of the rows of bronze."""
+    """Return the plain model's verdicts on the rows of bronze."""
     contract = load_contract(settings.contracts, "events")
     assert contract.silver
     bronze = [
@@ -101,7 +101,7 @@ def model_of(settings: Settings) -> Decided:
 
 
 def check(settings: Settings) -> Decided:
-    """Every row of bronze has the verdict of the model, in the tables and in the ledger; return the verdicts."""
+    """Check that tables and ledger have the model's verdict on each row of bronze; return the verdicts."""
     model = model_of(settings)
     in_tables = {place: verdict for place, verdict in model.items() if verdict[0] != "duplicates"}
     assert found_in(settings) == in_tables
@@ -120,5 +120,5 @@ def check(settings: Settings) -> Decided:
 
 
 def days(count: float) -> timedelta:
-    """So many days."""
+    """Return a period of some days."""
     return timedelta(days=count)

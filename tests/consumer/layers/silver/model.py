@@ -1,4 +1,4 @@
-"""Silver in plain Python: what becomes of each row, one after the other."""
+"""Silver in plain Python: verdicts on rows, one after the other."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True)
 class Row:
-    """A row of bronze: where it is from, its key, its event time and its other content."""
+    """A row of bronze: its place, its key, its event time and its other content."""
 
     micro_batch: int
     source: str
@@ -24,11 +24,11 @@ class Row:
 
 
 Decided = dict[tuple[str, int], tuple[str, tuple[str, int] | None]]
-"""The verdict on each row by its place, and the place of the row that it was lost to."""
+"""The verdict on each row by its place, and the place of the row that won over it."""
 
 
 def decide(rows: Iterable[Row], horizon: timedelta | None) -> Decided:
-    """Decide rows, in their order."""
+    """Decide rows in order."""
     found: Decided = {}
     kept: dict[str, Row] = {}
     watermark: datetime | None = None

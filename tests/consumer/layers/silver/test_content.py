@@ -1,4 +1,4 @@
-"""Texts and hashes of content: the same for the same content, and for no other."""
+"""Texts and hashes of content are equal for equal content, and for no other."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -130,7 +130,7 @@ def test_keys_do_not_run_into_each_other() -> None:
 
 
 def test_null_lists_and_maps_of_objects_have_the_hashes_of_empty_ones() -> None:
-    """As the hashes in silver were computed, at any depth, also of a slice."""
+    """The hashes in silver were computed like this; the rule holds at any depth, and for a slice."""
     item = ObjectType((Field("x", STRING),))
     kinds: dict[str, Type] = {
         "l": ListType(item),
@@ -195,7 +195,7 @@ RECORDS = st.fixed_dictionaries(
 
 
 def landed(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its maps as Arrow takes them, in the order that they have."""
+    """Return a record with its maps as Arrow takes them, in their own order."""
     inner = record["n"]
     if inner:
         lists = inner["l"] and [None if each is None else list(each.items()) for each in inner["l"]]

@@ -1,4 +1,4 @@
-"""Silver against the plain model, from landed files to tables; crashes, other tools and changes in between."""
+"""Silver equals the plain model, from landed files to tables, with crashes, other tools and changes in between."""
 
 import random
 from collections.abc import Callable
@@ -41,12 +41,12 @@ APPENDS = ["before conflicts", "before late", "before ledger", "before silver"]
 
 @pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let the next silver micro-batch crash before its append number `count`, and later ones not."""
+    """Return a function that lets the next silver micro-batch crash before append number `count`, later ones not."""
     return crash_before(monkeypatch)
 
 
 def land_some(settings: Settings, first: bool) -> None:
-    """A row of every verdict, with winners in earlier micro-batches, in earlier files and in the same file."""
+    """Land a row of every verdict, with winners in earlier micro-batches, in earlier files and in the same file."""
     if first:
         land(settings, "1.json", ("a", NOON, "x"), ("b", NOON, "x"), ("b", NOON, "x"), ("old", NOON - days(6), "x"))
         land(settings, "2.json", ("a", NOON, "x"), ("b", NOON, "y"), ("c", NOON - days(30), "x"))
@@ -68,14 +68,14 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
     assert {place: verdict for place, verdict in found.items() if place[0] >= "2"} == {
         ("2.json", 0): ("duplicates", ("1.json", 0)),
         ("2.json", 1): ("conflicts", ("1.json", 1)),
-        ("2.json", 2): ("kept", None),  # nothing came before its micro-batch, so there is no horizon yet
+        ("2.json", 2): ("kept", None),  # no micro-batch came before this one, so there is no horizon yet
         ("3.json", 0): ("duplicates", ("1.json", 0)),
         ("3.json", 1): ("conflicts", ("1.json", 0)),
         ("3.json", 2): ("late", None),
         ("3.json", 3): ("late", None),
         ("3.json", 4): ("kept", None),
         ("4.json", 0): ("duplicates", ("3.json", 4)),
-        ("4.json", 1): ("kept", None),  # the one with its key is too old to be looked at
+        ("4.json", 1): ("kept", None),  # the row with its key is too old to be compared
         ("4.json", 2): ("conflicts", ("1.json", 3)),
     }
     assert decide_all(spark, lake_settings) == 0
@@ -108,13 +108,13 @@ def test_random_streams_are_as_the_model_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lake = with_strategy(lake_settings, tmp_path / "contracts", strategy)
-    if seed == 0:  # all by tasks, and decided there by `merge`
+    if seed == 0:  # all in tasks, and decided there by `merge`
         monkeypatch.setattr("consumer.iceberg.scan.SMALL_ROWS", 0)
         lake = changed(lake, LAKE_SILVER_DRIVER_ROWS=0)
     chance = random.Random(seed)
     number = 0
     spark = session_of(lake)
-    # Some micro-batches of silver hold one of bronze, some several, between which the horizon passes what was kept.
+    # A micro-batch of silver has one or more micro-batches of bronze, between which the horizon passes kept rows.
     for max_rows in (1, 10, 1000):
         settings = changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=max_rows)
         for _ in range(chance.randint(1, 3)):
@@ -153,7 +153,7 @@ def test_what_was_begun_is_finished_in_the_same_way(
         decide_all(spark, lake_settings)
     land(lake_settings, "5.json", ("a", NOON, "x"), ("e", NOON, "x"))
     drain_directly(lake_settings)
-    # What was begun is finished first, however much may be taken at once now, and whoever decides it.
+    # The micro-batch that was begun is finished first, whatever the new limit, and whether driver or tasks decide it.
     settings = changed(lake_settings, LAKE_SILVER_DRIVER_ROWS=0) if appends % 2 else lake_settings
     assert decide_all(spark, settings, most=1) == 1
     assert len(rows(lake_settings, "ledger.events_silver")) == (5 if appends == 0 else 4)
@@ -185,7 +185,7 @@ def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
 def test_bronze_that_was_compacted_is_read_together_with_newer_files(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
-    """Spark writes other Arrow types into its files than the consumer into its own."""
+    """The Arrow types in Spark's files differ from those in the consumer's files."""
     spark = session_of(lake_settings)
     land_some(lake_settings, first=True)
     drain_directly(lake_settings)
@@ -267,7 +267,7 @@ def test_fields_that_are_renamed_and_dropped(
     crash: Callable[[int], None],
     tmp_path: Path,
 ) -> None:
-    """What was begun is finished under its contract, with tables that have other columns already."""
+    """A micro-batch that was begun is finished under its contract, though the tables have other columns already."""
     settings = changed(lake_settings, LAKE_CONTRACTS=str(tmp_path / "contracts"))
     spark = session_of(settings)
     write_contract(settings, "1.0.0")
@@ -282,7 +282,7 @@ def test_fields_that_are_renamed_and_dropped(
     write_contract(settings, "1.1.0", V2)
     catalog = open_catalog(settings)
     carry_out(catalog, plan(catalog, settings, "orders"), ContractLog(settings.state.database))
-    assert off(settings) == []  # silver is behind bronze, and has the names of the new contract already
+    assert off(settings) == []  # silver is behind bronze, but has the names of the new contract already
     later = {name: value for name, value in OLD.items() if name not in ("nick", "code")} | {"place": {"a": 1}}
     same = later | {"id": "e", "alias": "n"}
     evolving.land(settings, "3.json", same | {"id": "a"}, same | {"id": "c"}, same, same, OLD | {"id": "f"})
@@ -293,7 +293,7 @@ def test_fields_that_are_renamed_and_dropped(
         names = ("kept", "duplicates", "conflicts", "late")
         return {row["source"]: tuple(row[name] for name in names) for row in rows(settings, "ledger.orders_silver")}
 
-    # In 3.json, a and c lack what place had, and a what was dropped: that is other content.
+    # In 3.json, a and c lack what place had, and a lacks a dropped field: their content differs.
     expected = {"1.json": (3, 0, 0, 0), "2.json": (1, 1, 1, 0), "3.json": (1, 1, 2, 0)}
     assert verdicts() == expected
     assert {row["id"]: (row["alias"], row["code"]) for row in rows(settings, "silver.orders")} == {
@@ -305,7 +305,7 @@ def test_fields_that_are_renamed_and_dropped(
 
 
 def off(settings: Settings) -> list[str]:
-    """What verification finds."""
+    """Return the findings of verify."""
     [checked] = verify(settings, "orders", values=True)
     (silver,) = checked.of("silver")
     return [*checked.off, *silver.findings, *silver.problems]

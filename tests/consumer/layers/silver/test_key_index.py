@@ -1,4 +1,4 @@
-"""The index of keys: no Spark."""
+"""The key index, without Spark."""
 
 import random
 import shutil
@@ -25,7 +25,7 @@ Found = dict[str, tuple[int | None, int, bytes]]
 
 
 def rows(found: dict[str, Micros | None], first: int = 0) -> pa.Table:
-    """A row for each key, from one file, with positions from `first`."""
+    """Return a row for each key, all from one file, with positions from `first`."""
     content = [
         (key.encode(), 0, "a/ü.json", first + place, time, time, bytes([first % 256]) * 16)
         for place, (key, time) in enumerate(found.items())
@@ -67,7 +67,7 @@ def test_it_has_what_was_added_until_the_horizon_has_passed(
     watermark = 0
     oldest = None
     for number, (wanted, passed) in enumerate(steps):
-        # As silver does: a key is kept again only if the horizon has passed the row that it was kept with.
+        # As in silver, a key is kept again only if the horizon has passed the row that was kept before.
         added = {key: time for key, time in wanted.items() if key not in expected}
         watermark += passed
         index.add(rows(added, number * 10), progress(number), watermark)
@@ -121,8 +121,8 @@ def test_two_processes_cannot_have_it(tmp_path: Path) -> None:
 
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The index of a process that was killed: a part of four micro-batches is in tables, and the rest in logs."""
-    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide the damage
+    """Return the index of a killed process: part of four micro-batches is in tables, the rest in logs."""
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # cached blocks would hide the damage
     index = KeyIndex(tmp_path / "running", DAY)
     for number in range(MICRO_BATCHES):
         index.add(rows(of_micro_batch(number), number), progress(number + 1), DAY)
@@ -141,7 +141,7 @@ def of_micro_batch(number: int) -> dict[str, Micros | None]:
 
 
 def check_flipped(file: Path, place: int, bit: int) -> bool:
-    """Whether a flipped bit shows; whether it does or not, nothing is wrong or missing."""
+    """Return whether a flipped bit is noticed; check that no key is wrong or missing in either case."""
     content = bytearray(file.read_bytes())
     content[place] ^= 1 << bit
     file.write_bytes(content)
@@ -185,7 +185,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(killed: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("pattern", ["MANIFEST*", "*.log"])
 def test_a_record_that_rocksdb_would_read_for_ever_is_damage(killed: Path, pattern: str) -> None:
-    """The type of the second record becomes that of a recycled log, which the first one was not."""
+    """The second record gets the type of a recycled log, unlike the first record."""
     file, starts = records(killed, pattern)
     assert file.read_bytes()[starts[1] + 6] == 1
     assert check_flipped(file, starts[1] + 6, 2)
@@ -193,13 +193,13 @@ def test_a_record_that_rocksdb_would_read_for_ever_is_damage(killed: Path, patte
 
 @pytest.mark.parametrize("number", [-1, -2, -3])
 def test_a_record_of_the_manifest_that_seems_to_be_longer_is_damage(killed: Path, number: int) -> None:
-    """RocksDB would leave it out with all after it: tables that it names would not be looked at."""
+    """RocksDB would skip it with everything after it, and so ignore the tables that it names."""
     file, starts = records(killed, "MANIFEST*")
     assert check_flipped(file, starts[number] + 5, 6)
 
 
 def records(folder: Path, pattern: str) -> tuple[Path, list[int]]:
-    """The first log of RocksDB that has several records, and where each starts."""
+    """Return the first RocksDB log that has several records, and the start of each record."""
     for file in sorted(folder.glob(pattern)):
         content, starts = file.read_bytes(), [0]
         while starts[-1] < len(content):

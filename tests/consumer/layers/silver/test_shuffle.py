@@ -1,4 +1,4 @@
-"""What tasks decide is what the driver decides."""
+"""Tasks decide the same as the driver."""
 
 import random
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from lakeproof.tables.names import DECIDED_AT
 def test_buckets_decide_as_one(
     bronze: list[Row], silver: list[Row], buckets: int, parts: int, hour: int | None, chance: random.Random
 ) -> None:
-    """However many buckets and parts there are, and in which order tasks send their rows."""
+    """The number of buckets and parts, and the order of rows from tasks, make no difference."""
     number_of = [chance.randrange(parts) for _ in bronze]  # the part of each row
     horizons = {row.micro_batch: None if hour is None else hour * 3_600_000_000 for row in bronze}
     of_parts = [[row for row, of in zip(bronze, number_of, strict=True) if of == part] for part in range(parts)]
@@ -62,7 +62,7 @@ def test_buckets_decide_as_one(
 def test_tables_and_ledger_are_those_of_the_driver(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over an empty silver, and one that has rows; with parts of several micro-batches, and more buckets than parts."""
+    """Silver is empty, then has rows; parts have several micro-batches, and there are more buckets than parts."""
     monkeypatch.setattr("consumer.iceberg.scan.SMALL_ROWS", 0)
     monkeypatch.setattr("consumer.iceberg.scan._BYTES_PER_TASK", 1)
     monkeypatch.setattr(shuffle, "_ROWS_PER_BUCKET", 30)
@@ -87,6 +87,6 @@ def test_tables_and_ledger_are_those_of_the_driver(
 
 
 def rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:
-    """Its rows, but for the time when they were decided."""
+    """Return the rows of a table, without the time at which they were decided."""
     found = [{name: value for name, value in row.items() if name != DECIDED_AT} for row in rows(settings, table)]
     return sorted(found, key=str)

@@ -1,4 +1,4 @@
-"""The strategy `state`: whatever becomes of the index, verdicts are those of the model."""
+"""The strategy `state`: verdicts equal the model, whatever happens to the index."""
 
 import shutil
 from pathlib import Path
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def lake(lake_settings: Settings, tmp_path: Path) -> Settings:
-    """A lake with the strategy."""
+    """Return a lake with the strategy `state`."""
     return with_strategy(lake_settings, tmp_path / "contracts", "state")
 
 
 class Lake:
-    """Lands a file with a duplicate, a conflict and a new key, and lets silver decide it."""
+    """Lands files with a duplicate, a conflict and a new key, and lets silver decide them."""
 
     def __init__(self, settings: Settings, drain: Drain, session_of: SessionOf) -> None:
         self._settings = settings
@@ -64,10 +64,10 @@ def test_the_index_may_be_lost_old_or_of_another_strategy(
     steps.step()
     steps.step()
     shutil.rmtree(index)
-    shutil.copytree(copy, index)  # it is behind: what it lacks is read from silver
+    shutil.copytree(copy, index)  # it is behind: missing keys are read from silver
     steps.step()
     shutil.rmtree(index)  # lost
-    # One row at once: the index is filled in several steps.
+    # With one row at a time, the index is filled in several steps.
     steps.step(changed(lake, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1))
     shutil.rmtree(index)
     shutil.copytree(copy, index)
@@ -82,15 +82,15 @@ def test_a_damaged_index_is_filled_again(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Damage within a file shows at a look-up, in a consumer that runs, too."""
-    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # blocks that were read before would hide it
+    """Damage within a file is noticed at a look-up, in a running consumer, too."""
+    monkeypatch.setattr(buckets, "_CACHE", Cache(1))  # cached blocks would hide the damage
     steps = Lake(lake, drain_directly, session_of)
     steps.step()
     steps.step()
     flip_a_bit(lake.silver.index / "events")
     steps.step()
     assert "block checksum mismatch" in capfd.readouterr().out
-    assert list(lake.silver.index.iterdir()) == [lake.silver.index / "events"]  # it was not taken to be in use
+    assert list(lake.silver.index.iterdir()) == [lake.silver.index / "events"]  # the index was not taken to be in use
     with silver_of(lake) as process:
         process.take(session_of(lake))
         land(lake, "a.json", ("k0", NOON, "x"))
@@ -105,7 +105,7 @@ def test_a_damaged_index_is_filled_again(
 
 
 def flip_a_bit(index: Path) -> None:
-    """In a block of keys of each table of an index."""
+    """Flip a bit in a block of keys of each table of an index."""
     for table in index.glob("*.sst"):
         content = bytearray(table.read_bytes())
         content[10] ^= 1
@@ -119,11 +119,11 @@ def test_an_index_of_another_silver_is_not_used(
     steps = Lake(lake, drain_directly, session_of)
     steps.step()
     steps.step()
-    back_up(lake, tmp_path / "copy")  # all but the index
+    back_up(lake, tmp_path / "copy")  # everything except the index
     steps.step()
     rebuild(lake, silver_layer(lake), lambda: session_of(lake))
     steps.step()
-    restore(lake, tmp_path / "copy")  # it is ahead, and of another table
+    restore(lake, tmp_path / "copy")  # the index is ahead, and belongs to another table
     steps.step()
 
 
@@ -137,7 +137,7 @@ def test_an_index_that_a_suspended_consumer_has_open_is_filled_anew_beside_it(
     of_the_suspended = KeyIndex(index, None)
     steps.step()
     steps.step()
-    assert len(list(index.parent.glob("events.*"))) == 1  # the one that a killed consumer would leave, too
+    assert len(list(index.parent.glob("events.*"))) == 1  # a killed consumer would leave it, too
     of_the_suspended.close()
     steps.step()
     assert list(index.parent.iterdir()) == [index]

@@ -1,4 +1,4 @@
-"""What the tasks of silver get."""
+"""The input of silver's tasks."""
 
 import pickle
 from typing import Any
@@ -10,7 +10,7 @@ from consumer.layers.silver.verdicts import COMPARED, Lost, Verdict
 
 
 def test_a_task_gets_its_own_lost_rows_and_no_others() -> None:
-    """pyarrow pickles the whole buffers of a slice: each of 20 tasks got the lost rows of all."""
+    """pyarrow pickles the whole buffers of a slice, so each of 20 tasks used to get all lost rows."""
     parts, rows = 20, 1_000
     lost: dict[int, Lost] = {
         number: (Verdict.CONFLICT, (f"source-{number:08}", number)) for number in range(0, parts * rows, 2)

@@ -1,4 +1,4 @@
-"""Verdicts, from rows as Arrow has them; no Spark."""
+"""Verdicts on Arrow rows, without Spark."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -50,7 +50,7 @@ def narrow(rows: list[Row], in_silver: bool = False) -> pa.Table:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Row]:
-    """Rows of a few keys, whose event times are of a few hours."""
+    """Draw rows with few keys, whose event times are within a few hours."""
     sizes = draw(st.lists(st.integers(0, 6), min_size=1, max_size=6))
     hours = st.integers(0, 12)
     return [
@@ -69,7 +69,7 @@ def streams(draw: st.DrawFn) -> list[Row]:
 
 
 def decided(rows: list[Row], length: timedelta | None, cuts: set[int]) -> Decided:
-    """Decide rows in ranges that end before some micro-batches, each with what silver has by then."""
+    """Decide rows in ranges that end before some micro-batches, each with the rows in silver at that time."""
     found: Decided = {}
     watermark: Micros | None = None
     silver: list[Row] = []

@@ -1,4 +1,4 @@
-"""What the consumer makes of landed files is clean to verify, which decides everything again in code of its own."""
+"""Output of the consumer is clean to verify, which decides all rows again with code of its own."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ schema:
 
 
 def sample(device: int, day: int, **changes: str) -> str:
-    """A record, of JSON texts."""
+    """Return a record from JSON texts."""
     record = {"device": str(device), "level": "0.0", "when": json.dumps({"at": f"2026-01-{day:02}T12:00:00Z"})}
     record |= {"cost": "12.5", "tags": '{"a": 1, "b": null}'} | changes
     return "{" + ", ".join(f'"{name}": {text}' for name, text in record.items()) + "}"
@@ -53,10 +53,10 @@ def sample(device: int, day: int, **changes: str) -> str:
 
 NO_TIME = '{"at": null}'
 MICRO_BATCHES = [
-    # The last two are without event time: never late, and known for ever.
+    # The last two have no event time: they are never late, and known forever.
     [sample(1, 10), sample(2, 10), sample(3, 10), sample(4, 10), sample(8, 1, when=NO_TIME), sample(9, 1, when="null")],
     [
-        # Duplicates: of these, the maps have another order, a number another sign of zero, or other digits.
+        # Duplicates: maps in another order, a zero of another sign, a number with other digits.
         sample(1, 10, tags='{"b": null, "a": 1}'),
         sample(2, 10, level="-0.0"),
         sample(3, 10, cost="12.500"),
@@ -67,11 +67,11 @@ MICRO_BATCHES = [
         sample(5, 7),
         sample(6, 8),
     ],
-    # Conflicts, since the event time is content, too.
+    # Conflicts, since the event time is part of the content.
     [sample(1, 20), sample(1, 20, ratio="0.1"), sample(7, 12)],
-    # What was kept before is behind the horizon: kept again, its duplicate, late, kept again.
+    # The rows that were kept before are behind the horizon: kept again, its duplicate, late, kept again.
     [sample(2, 18), sample(2, 18), sample(3, 10), sample(1, 20)],
-    # Without event time again: of what was kept first, and of what was kept with a time before the horizon.
+    # Again without event time: keys first kept without one, and keys kept with a time before the horizon.
     [sample(8, 1, when=NO_TIME), sample(9, 20), sample(7, 1, when=NO_TIME), sample(4, 1, when=NO_TIME)],
 ]
 COUNTS: dict[str, Any] = {"kept": 12, "duplicates": 5, "conflicts": 5, "late": 2}
@@ -86,7 +86,7 @@ def test_it_is_clean(
     strategy: str,
     together: bool,
 ) -> None:
-    """With each strategy, whether micro-batches are decided one by one or together."""
+    """Verify is clean with each strategy, whether micro-batches are decided one by one or together."""
     (tmp_path / "samples.yaml").write_text(CONTRACT.replace("STRATEGY", strategy))
     settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path)
     landing = settings.home / "landing" / "samples"

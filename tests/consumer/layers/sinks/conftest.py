@@ -1,4 +1,4 @@
-"""A lake of orders whose silver a test fills, and what a topic has of its tables."""
+"""A lake of orders whose silver is filled by a test, for tests of sinks."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ from lakeproof.settings import Settings
 
 @pytest.fixture
 def lake(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Settings:
-    """The lake."""
+    """Return the lake."""
     own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": 5}
     return changed(orders_lake(lake_settings, tmp_path), **own, LAKE_TOPIC_PARTITIONS=2)
 
 
 @pytest.fixture
 def session(lake: Settings, session_of: SessionOf) -> SparkSession:
-    """Its session."""
+    """Return the session of the lake."""
     return session_of(lake)
 
 
 @pytest.fixture
 def silver(lake: Settings, session: SparkSession) -> Silver:
-    """The rows that its silver keeps."""
+    """Return the rows that silver of the lake keeps."""
     return Silver(session, lake)

@@ -1,4 +1,4 @@
-"""Final windows in Parquet files: each once, and DuckDB never sees half of one."""
+"""Final windows in Parquet files: each window once, and DuckDB never sees a partial file."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -35,7 +35,7 @@ def publish(spark: SparkSession, settings: Settings, text: str = TEXT) -> int:
 
 
 def published(settings: Settings) -> list[Any]:
-    """What DuckDB sees."""
+    """Return the published rows, read by DuckDB."""
     found = duckdb.sql(f"SELECT * FROM '{settings.home}/published/closed/*.parquet' ORDER BY ALL")
     return [tuple(row) for row in found.fetchall()]
 
@@ -60,7 +60,7 @@ def test_each_final_window_is_in_one_file_once(
     fill(session, lake, FINAL)
 
     def crash(self: LocalStorage, uri: str, data: bytes) -> None:
-        write(self, f"{uri}.tmp", data[:100])  # as much as was written
+        write(self, f"{uri}.tmp", data[:100])  # a partial write
         raise LakeproofError("crashed, as asked")
 
     write = LocalStorage.write_new

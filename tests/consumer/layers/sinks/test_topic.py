@@ -1,4 +1,4 @@
-"""What a topic shows is in the lake, and all of it, whatever happens to either; doubles have the same id."""
+"""A topic shows exactly the rows of the lake, whatever happens to either; duplicates have the same id."""
 
 import json
 import random
@@ -51,7 +51,7 @@ def gold(settings: Settings, spec: Spec) -> Followed:
 
 
 def send_all(spark: SparkSession, settings: Settings, followed: Followed, topic: str) -> int:
-    """Let a sink send what there is; return how many micro-batches it sent."""
+    """Let a sink send all pending rows; return the number of micro-batches that it sent."""
     return take_all(spark, settings, TopicSink(settings, followed, topic))
 
 
@@ -64,13 +64,13 @@ def ids(messages: list[Message]) -> Counter[bytes]:
 
 
 def shown(messages: list[Message]) -> list[dict[str, Any]]:
-    """The newest message of each key."""
+    """Return the newest message of each key."""
     newest = {message.key(): json.loads(message.value() or b"") for message in messages}
     return sorted(newest.values(), key=str)
 
 
 def as_json(found: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
-    """Rows of a table as messages have them."""
+    """Return the rows of a table in the form of messages."""
 
     def text(value: Any) -> Any:
         if hasattr(value, "isoformat"):
@@ -81,7 +81,7 @@ def as_json(found: list[dict[str, Any]], columns: list[str]) -> list[dict[str, A
 
 
 def check(kafka: KafkaServer, settings: Settings, table: str, topic: str) -> list[Message]:
-    """The topic shows what the table has; return its messages."""
+    """Check that the topic shows the rows of the table; return its messages."""
     messages = received(kafka, topic)
     found = rows(settings, table)
     assert shown(messages) == as_json(found, list(found[0]) if found else [])
@@ -98,7 +98,7 @@ def test_a_topic_shows_the_windows_of_a_product(
         now += (HOUR / 3, timedelta(days=4), timedelta(days=8))[step]
         silver.keep(*(some(chance, now) for _ in range(2)))
         if step:
-            assert send_all(session, lake, followed, topic) == 0  # silver has it, gold does not yet
+            assert send_all(session, lake, followed, topic) == 0  # silver has the rows, gold does not yet
         fill(session, lake, spec)
         if step == 1:
             tables.maintain(session, followed.table)
@@ -194,7 +194,7 @@ def test_a_topic_that_is_missing_created_again_or_away(
             if available_now:
                 with pytest.raises(UnavailableError, match="does not respond"):
                     query.look(session, bulletin)
-            else:  # tables are filled meanwhile
+            else:  # tables continue to be filled
                 assert [query.look(session, bulletin), query.look(session, bulletin)] == [False, False]
                 assert [line["event"] for line in logs] == ["publishing waits"]
 
@@ -241,7 +241,7 @@ def test_a_table_that_was_restored_is_noticed(
     with pytest.raises(LakeproofError, match="was sent to a topic yet"):
         resend(lake, "gold.x")
 
-    # A position that was lost is as none: all is sent again.
+    # A lost position counts as none: everything is sent again.
     lose(lake, Piece.LANDING_LOG)
     send_all(session, lake, followed, topic)
     assert len(received(kafka, topic)) == 6

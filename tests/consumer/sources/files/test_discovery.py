@@ -1,4 +1,4 @@
-"""Discovery takes every whole file once, whatever its name, age or folder, and leaves those that still grow."""
+"""Discovery takes every complete file once, whatever its name, age or folder, and skips files that still grow."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A bucket or folder that somebody else fills: where it is, where a stream of it begins, and what of it is read."""
+"""A bucket or folder of another owner: its location, the beginning of a stream, and the choice of files."""
 
 import gzip
 import os
@@ -45,14 +45,14 @@ def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def elsewhere(settings: Settings, minio: Minio) -> Settings:
-    """A lake in a folder, whose streams land in buckets of another account."""
+    """Return a lake in a folder, whose streams land in buckets of another account."""
     own = {name.replace("AWS_", "LAKE_SOURCE_"): value for name, value in minio.environment().items()}
     return changed(settings, **own)
 
 
 @pytest.fixture
 def run(session_of: SessionOf) -> Run:
-    """``consumer run --available-now`` with ``--source`` and ``--starting-files``."""
+    """Return a function that acts like ``consumer run --available-now`` with ``--source`` and ``--starting-files``."""
 
     def run(settings: Settings, source: str | None = None, start: str | None = None, stream: str = STREAM) -> None:
         asked = with_landing(settings, None, source, start, [stream])
@@ -62,12 +62,12 @@ def run(session_of: SessionOf) -> Run:
 
 
 def sources(settings: Settings, stream: str = STREAM) -> set[str]:
-    """Names of the files that bronze has rows of."""
+    """Return the names of the files that bronze has rows of."""
     return {row["_source"] for row in rows(settings, f"bronze.{stream}")}
 
 
 def say(settings: Settings, servers: str = "", landing: str = "", version: str = "2.0.0") -> None:
-    """Let the contract say where files land, and which of them are read."""
+    """Write a contract with the given `servers` and choice of landed files."""
     write_contract(settings, right=True)
     path = settings.contracts / f"{STREAM}.yaml"
     head = f"servers:\n  - {servers}\nschema:" if servers else "schema:"
@@ -84,7 +84,7 @@ def put(folder: Path, name: str, *orders: int, at: datetime = OLD) -> None:
 
 
 def landed_facts(settings: Settings) -> dict[Ignored, int]:
-    """How many files verify ignores, by reason, where all else is clean."""
+    """Check that verify finds nothing wrong; return the number of files that it ignores, by reason."""
     found = verify(settings)
     assert (found.clean, found.landed.waiting) == (True, 0), (found.off, found.landed)
     return {why: count for why, count in found.landed.facts["ignored_files"].items() if count}
@@ -124,7 +124,7 @@ def test_a_bucket_of_somebody_else_is_read_as_it_is(
     with connect(elsewhere) as session:
         assert {name for (name,) in session.fetch(f"SELECT _source FROM landing.{STREAM}")} >= names
 
-    # The ledger records the address: later runs need no option, and another address is refused.
+    # The ledger records the address: later runs need no option, and a different address is refused.
     zone = landing_zone(elsewhere, STREAM)
     assert (zone.root, zone.given_by, zone.is_own) == (f"s3://{bucket}/exports", GivenBy.OPTION, True)
     client.put_object(Bucket=bucket, Key="exports/later.json", Body=batch(order(9)))
@@ -136,17 +136,17 @@ def test_a_bucket_of_somebody_else_is_read_as_it_is(
     with pytest.raises(UsageError, match=rf"was s3://{bucket}/exports, but --source is now s3://{bucket}/exports-2"):
         run(elsewhere, f"s3://{bucket}/exports-2")
 
-    # Nothing was written there, and nothing is removed unless somebody asks for it.
+    # Nothing was written to the bucket, and nothing is removed unless the operator asks for it.
     after = {item["Key"]: item["ETag"] for item in client.list_objects_v2(Bucket=bucket)["Contents"]}
     assert after.keys() - before.keys() == {"exports/later.json"}
     assert before.items() <= after.items()
     with pytest.raises(NotOursError, match="may be somebody else's"):
         retain(elsewhere, STREAM, timedelta())
-    time.sleep(1.1)  # times of objects have whole seconds
+    time.sleep(1.1)  # times of objects are whole seconds
     assert retain(elsewhere, STREAM, timedelta(), in_source=True).removed == 7
     assert verify(elsewhere).clean
 
-    # Without its keys, verify cannot say anything.
+    # Without the keys of the bucket, verify cannot check anything.
     with pytest.raises(UnavailableError):
         list(landing_zone(changed(elsewhere, LAKE_SOURCE_SECRET_ACCESS_KEY="wrong"), STREAM).list())
 
@@ -155,7 +155,7 @@ def test_a_bucket_of_somebody_else_is_read_as_it_is(
 def test_a_bucket_is_read_from_now_on(elsewhere: Settings, run: Run, bucket: str, minio: Minio) -> None:
     client = s3_client(minio.settings())
     say(elsewhere, f"{{server: landing, type: s3, location: 's3://{bucket}', endpointUrl: '{minio.endpoint_url}'}}")
-    elsewhere = changed(elsewhere, LAKE_SOURCE_ENDPOINT_URL="http://127.0.0.1:1")  # the contract knows better
+    elsewhere = changed(elsewhere, LAKE_SOURCE_ENDPOINT_URL="http://127.0.0.1:1")  # the contract takes precedence
     client.put_object(Bucket=bucket, Key="m.json", Body=batch(order(1)))
     time.sleep(1.1)
     run(elsewhere, start="latest")
@@ -178,11 +178,11 @@ def test_a_folder_is_read_from_a_time_on(settings: Settings, run: Run, tmp_path:
     run(settings, str(folder), "2026-01-01T01:00:00+01:00")
     assert sources(settings) == {"at.json", "new.json"}
     assert landed_facts(settings) == {Ignored.EARLIER: 1}
-    # A later run begins where the first one did, whatever it is asked.
+    # A later run begins where the first one did, whatever its option says.
     put(folder, "older.json", 4, at=OLD - 2 * DAY)
     run(settings, start="earliest")
     assert sources(settings) == {"at.json", "new.json"}
-    # One that was written to since is no longer from before the beginning.
+    # A file that was written to since is no longer from before the beginning.
     put(folder, "old.json", 1, 5, at=OLD + DAY)
     run(settings)
     assert sources(settings) == {"at.json", "new.json", "old.json"}
@@ -199,14 +199,14 @@ def test_globs_can_change_and_verify_agrees(settings: Settings, run: Run, tmp_pa
     run(settings)
     assert sources(settings) == {"a/1.json", "b/2.json"}
     assert landed_facts(settings) == {Ignored.EXCLUDED: 2}
-    # What was read stays, and is verified; what is included now is read, however old it is.
+    # Files that were read stay, and are verified; newly included files are read, however old they are.
     say(settings, server, "{include: ['*.json', '*.bak'], exclude: [b/2.json]}")
     run(settings)
     assert sources(settings) == {"a/1.json", "b/2.json", "b/3.bak", "c/4.json"}
     assert landed_facts(settings) == {}
     (folder / "b" / "2.json").write_bytes(b"[]")
     assert [(each.place, each.what) for each in verify(settings).off] == [("b/2.json", "changed")]
-    # One that the consumer has passed is missed, though it is no longer included.
+    # A file that the consumer has read is missed, though it is not included any more.
     for table, column in ((f"bronze.{STREAM}", "_source"), (f"ledger.{STREAM}", "source")):
         open_catalog(settings).load_table(table).delete(f"{column} = 'b/2.json'")
     assert ("b/2.json", "lost") in [(each.place, each.what) for each in verify(settings).off]
@@ -230,7 +230,7 @@ def test_an_address_that_moves_is_noticed(settings: Settings, run: Run, tmp_path
     run(settings)
     assert sources(settings) == {"1.json", "2.json"}
     assert landed_facts(settings) == {}
-    # A contract that says otherwise is no reason to read from there.
+    # A different path in the contract does not change where files are read.
     say(settings, f"{{server: landing, type: local, path: {one}}}")
     assert landing_zone(settings, STREAM).root == other.as_uri()
 

@@ -1,4 +1,4 @@
-"""New files are found by the events of a bucket, without a listing; what no event names, a sweep finds."""
+"""Events of a bucket find new files without a listing; a sweep finds files without an event."""
 
 import json
 import pickle
@@ -57,7 +57,7 @@ def notifying(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> I
 
 
 class Bucket:
-    """A bucket whose events are published."""
+    """Bucket whose events are published."""
 
     def __init__(self, minio: Minio, name: str) -> None:
         self.name, self.client = name, s3_client(minio.settings())
@@ -65,7 +65,7 @@ class Bucket:
         self.notify(Notifying.arn)
 
     def notify(self, *targets: str) -> None:
-        """Publish the events there, or nowhere."""
+        """Publish the events to these targets, or to none."""
         queues = [{"QueueArn": each, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]} for each in targets]
         self.client.put_bucket_notification_configuration(
             Bucket=self.name,
@@ -78,7 +78,7 @@ class Bucket:
 
 
 class Stream:
-    """The reader of a stream, as Spark asks it."""
+    """The reader of a stream, called as by Spark."""
 
     def __init__(self, reader: LandingReader) -> None:
         self._reader = reader
@@ -102,7 +102,7 @@ class Stream:
         self.trigger()
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Trigger until something holds."""
+        """Trigger until a condition holds."""
         deadline = time.monotonic() + _PATIENCE
         while not holds():
             assert time.monotonic() < deadline, self.names
@@ -119,7 +119,7 @@ def bucket(notifying: Notifying, request: pytest.FixtureRequest) -> Bucket:
 def follow(
     lake_settings: Settings, notifying: Notifying, kafka: KafkaServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Stream]:
-    """Follow the bucket."""
+    """Return a function that follows the bucket."""
     for name, value in notifying.minio.environment().items():
         monkeypatch.setenv(name, value)
     environment = notifying.minio.environment()
@@ -147,7 +147,7 @@ def test_new_files_are_taken_without_a_listing(
     stream.has_swept()
     assert stream.names == ["m.json"]
     before = len(stream.listings)
-    # Keys that sort before all that is known; and what is no new file of this stream.
+    # Keys that sort before all known ones, and keys that are not new files of this stream.
     bucket.put("exports/a b+c%.json", "exports/ü/1.json", "exports/folder/", "exports/x.parquet", "exports/_SUCCESS")
     bucket.put("exports-2/b.json", "c.json")
     bucket.put("exports/deleted.json")
@@ -155,7 +155,7 @@ def test_new_files_are_taken_without_a_listing(
     stream.until(lambda: len(stream.names) >= 3)
     events = [message.value() or b"" for message in received(kafka, notifying.topic)]
     assert len(events) >= 9
-    # Each event again, in the opposite order, and some that are none.
+    # Each event again, in reverse order, and some invalid ones.
     false = json.dumps({"Records": [record(bucket.name, "exports/never.json"), {"s3": 1}, None]}).encode()
     send(kafka, notifying.topic, [*reversed(events), b"", b"garbage", b"[" * 100_000, b'{"Records": 1}', false])
     bucket.put("exports/last.json")
@@ -163,7 +163,7 @@ def test_new_files_are_taken_without_a_listing(
     for _ in range(3):
         stream.trigger()
     known = {"m.json", "a b+c%25.json", "ü/1.json", "last.json"}
-    # Whether the deleted one was still there when it was looked at is a matter of milliseconds.
+    # Whether the deleted file still existed when it was looked at is a matter of milliseconds.
     assert sorted(stream.names) == sorted(known | ({"deleted.json"} & {*stream.names}))
     assert len(stream.listings) == before
 
@@ -177,7 +177,7 @@ def test_what_no_event_names_is_found_by_a_sweep(bucket: Bucket, follow: Callabl
     stream.trigger()
     assert stream.names == []
     stream.until(lambda: stream.names == ["lost.json"])
-    # A consumer that was away finds what landed meanwhile, whatever events there were.
+    # A consumer that was stopped finds the files that landed meanwhile, with or without events.
     bucket.notify(Notifying.arn)
     bucket.put("exports/meanwhile.json")
     again = follow()
@@ -243,7 +243,7 @@ def test_a_consumer_that_runs_finds_what_is_named(
     try:
         for number, key in enumerate(("m", "a b+%"), 1):
             if number > 1:
-                # It sorts before all that is known, where no listing of a trigger looks.
+                # The key sorts before all known ones, where the listing of a trigger does not look.
                 bucket.client.put_object(Bucket=bucket.name, Key=f"exports/{key}.json", Body=event(number))
             assert wait_until(lambda n=number: len(process.said("micro-batch")) >= n or not process.alive, 180)  # type: ignore[misc]
             assert process.alive, process.text()
@@ -255,7 +255,7 @@ def test_a_consumer_that_runs_finds_what_is_named(
 
 
 def record(bucket: str, key: str, what: str = "ObjectCreated:Put") -> dict[str, Any]:
-    """A record of an event of S3."""
+    """Return a record of an S3 event."""
     return {"eventName": what, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 2}}}
 
 

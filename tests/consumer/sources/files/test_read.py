@@ -1,4 +1,4 @@
-"""Reading landed files: what is too large stays where it is."""
+"""Reading landed files: content that is too large stays in its file."""
 
 import gzip
 
@@ -19,7 +19,7 @@ def listed(zone: LandingZone) -> list[LandedFile]:
 
 
 def packed(content: bytes) -> bytes:
-    """The same whenever the tests are collected: it is in their names."""
+    """Compress to the same bytes each time, since test names contain them."""
     return gzip.compress(content, mtime=0)
 
 

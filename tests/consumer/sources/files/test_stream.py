@@ -1,4 +1,4 @@
-"""Which contract a micro-batch is judged under: the one that holds when it is formed, however often it is tried."""
+"""The contract of a micro-batch is the current one when the micro-batch is formed, however often it is tried."""
 
 import pickle
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_contract_that_is_made_current_holds_from_the_next_micro_batch_on(
     land(landing, "a.json")
     rows, first = running.read(begin)
     contracts.make_current("events", "new", b"2")
-    assert running.read(first)[1] == first  # nothing new landed: no micro-batch, whatever the contract is
+    assert running.read(first)[1] == first  # nothing new landed: no micro-batch, whatever the contract
     land(landing, "b.json")
     more, second = running.read(first)
     assert [row[-1] for row in rows] == ["old"]

@@ -1,4 +1,4 @@
-"""Unpacking: what Python's own module makes of it, up to a limit; and verify's version of it agrees."""
+"""Unpacking agrees with Python's own module, up to a limit; and verify's version agrees with it."""
 
 import gzip
 import zlib
@@ -94,7 +94,7 @@ def test_the_limit_is_met_to_the_byte_and_before_any_damage_behind_it(unpacked):
     st.lists(st.tuples(st.integers(0, 3_000), st.binary(max_size=3), st.integers(0, 3)), max_size=2),
     st.integers(0, 1_500),
 )
-@example([(b"a" * 600, 9, 0)], [(3, b"\xe0", 1)], 600)  # flags that are reserved
+@example([(b"a" * 600, 9, 0)], [(3, b"\xe0", 1)], 600)  # reserved flags
 def test_consumer_and_reader_agree_on_any_bytes(members, edits, most):
     packed = b"".join(gzip.compress(data, level, mtime=0) + bytes(zeros) for data, level, zeros in members)
     for at, inserted, removed in edits:
@@ -103,7 +103,7 @@ def test_consumer_and_reader_agree_on_any_bytes(members, edits, most):
     assert found == reader(packed, most)
     assert consumer_beginning(packed, most) == reader_unpack.unpack_beginning(packed, most)
     assert (consumer_beginning(packed, most) is None) == (found != DAMAGED)
-    if found != DAMAGED:  # Python's takes headers that zlib refuses
+    if found != DAMAGED:  # Python's module accepts headers that zlib refuses
         whole = python(packed)
         assert found == whole or (found == TOO_LARGE and (whole == DAMAGED or len(whole) > most))
 
@@ -132,7 +132,7 @@ def test_of_a_file_that_was_cut_all_that_comes_out_is_taken(beginning):
     longest = b""
     for end in range(1, len(packed)):
         found = beginning(packed[:end], ENOUGH)
-        if found is None:  # it is cut behind a member
+        if found is None:  # the cut is at the end of a member
             assert unpack(packed[:end], ENOUGH) == LINES[:100]
             continue
         assert LINES.startswith(found)

@@ -1,4 +1,4 @@
-"""Running a stream over a topic."""
+"""Run a stream over a topic."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ Take = Callable[..., None]
 
 @pytest.fixture
 def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
-    """Run the stream of events over all messages of a topic."""
+    """Return a function that runs the stream of events over all messages of a topic."""
 
     def run(topic: str, *, silver: bool = False, past: Period | None = None, **variables: object) -> None:
         own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}

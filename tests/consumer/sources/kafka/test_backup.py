@@ -1,4 +1,4 @@
-"""A stream over a topic goes back to a backup, and goes on: from the topic, and to the topic of silver."""
+"""A stream over a topic returns to a backup, and resumes from the topic, and to the topic of silver."""
 
 import pytest
 from tests.consumer.lake import SessionOf, rows
@@ -51,7 +51,7 @@ def test_a_topic_is_read_from_where_the_backup_was(
     assert found.clean
     sent = received(kafka, silver)
     ids = [dict(message.headers() or [])["lakeproof-id"] for message in sent]
-    # At least once: what came after the backup was sent again, as the same messages.
+    # At least once: rows after the backup were sent again, as the same messages.
     assert (len(sent), len(set(ids)), {message.key() for message in sent}) == (6, 4, {b"e0", b"e1", b"e2", b"e3"})
 
     kafka.delete_records(topic, 0, 3)

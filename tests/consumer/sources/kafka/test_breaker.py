@@ -1,4 +1,4 @@
-"""A breaker that pauses a stream over a topic, and a batch over its past."""
+"""A breaker pauses a stream over a topic, and a batch over its past."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_a_batch_over_the_past_pauses_by_itself(
     write_contract(contracts, "{share: 0.2, units: 5, over: micro-batch, action: pause}", version="2.0.1")
     with pytest.raises(PausedError, match=r"1 of 5 units"):
         take(topic, past=minutes(2, 6), LAKE_CONTRACTS=contracts)
-    # The stream goes on beside it, and another range is taken; in smaller pieces, it is the same batch.
+    # The stream continues beside it, and another range is taken; smaller pieces do not change the batch.
     send_at(kafka, topic, [11])
     take(topic, LAKE_CONTRACTS=contracts)
     take(topic, past=minutes(1, 2), LAKE_CONTRACTS=contracts)

@@ -1,4 +1,4 @@
-"""Ranges of the past: each offset is in one part of it, and nothing is taken twice."""
+"""Ranges of the past: each offset is in one part, and nothing is taken twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A batch over the past of a topic, in turns with the stream: each message is landed once, whatever crashes."""
+"""A batch over the past of a topic, in turn with the stream: each message lands once, whatever crashes."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 Take = Callable[..., None]
 BEGAN = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=1)
-"""Of yesterday: the broker removes messages whose times are older than a week."""
+"""Yesterday, since the broker removes messages whose times are older than a week."""
 START = {"LAKE_KAFKA_STARTING_OFFSETS": '{"0": 6, "1": 1}'}
 
 
@@ -38,7 +38,7 @@ def minutes(since: float, until: float) -> Period:
 
 
 def send_at(kafka: KafkaServer, topic: str, numbers: Iterable[int], partition: int = 0) -> None:
-    """Append events, each landed at the minute of its number; those that divide by 4 are no events."""
+    """Append events, each landed at the minute of its number; multiples of 4 are not events."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in numbers:
         at = int((BEGAN + timedelta(minutes=number)).timestamp() * 1000)
@@ -49,7 +49,7 @@ def send_at(kafka: KafkaServer, topic: str, numbers: Iterable[int], partition: i
 
 @pytest.fixture
 def topic(kafka: KafkaServer) -> str:
-    """Partition 0 has the minutes 0 to 9, and the stream begins at 6; partition 1 has one that it begins behind."""
+    """Partition 0 has the minutes 0 to 9, and the stream begins at 6; partition 1 has one message before that."""
     name = kafka.new_topic(partitions=2)
     send_at(kafka, name, range(10))
     send_at(kafka, name, [3], partition=1)
@@ -57,7 +57,7 @@ def topic(kafka: KafkaServer) -> str:
 
 
 def landed(settings: Settings, topic: str, partition: int = 0) -> list[int]:
-    """Offsets in both tables, however often."""
+    """Return the offsets in both tables, with repetitions."""
     prefix = f"{topic}/{partition}/"
     found = [name for table in ("bronze", "dead_letters") for name, _ in units(settings, table)]
     return sorted(int(name.removeprefix(prefix)) for name in found if name.startswith(prefix))
@@ -76,7 +76,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
 ) -> None:
     take(topic, silver=True, **START)
     assert landed(lake_settings, topic) == [6, 7, 8, 9]
-    # 6 and 7 are in the tables. In two micro-batches.
+    # 6 and 7 are in the tables already. The batch takes two micro-batches.
     take(topic, silver=True, past=minutes(2, 8), LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=3)
     assert landed(lake_settings, topic) == [2, 3, 4, 5, 6, 7, 8, 9]
     assert landed(lake_settings, topic, partition=1) == [0]
@@ -86,7 +86,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
     assert booked[source_name(topic, 0, 5)] == ("6", "past")
     numbers = sorted({row["micro_batch_id"] for row in rows(lake_settings, "ledger.events")})
     assert numbers == [0, 1, 2]
-    # Once more, and more of it; then the stream goes on.
+    # The same period again, then a longer one; then the stream continues.
     take(topic, silver=True, past=minutes(2, 8))
     take(topic, silver=True, past=minutes(-60, 4))
     assert landed(lake_settings, topic) == [*range(10)]
@@ -116,7 +116,7 @@ def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
         take(topic, past=minutes(2, 6))
     if then == "stream":
         take(topic)
-        # What bronze had of it was finished; otherwise, nothing was begun.
+        # A batch in bronze was finished; otherwise, none was begun.
         assert landed(lake_settings, topic) == [*range(6 if before == "bronze" else 2, 10)]
         assert verified() == {}
     take(topic, past=minutes(2, 6))
@@ -150,7 +150,7 @@ def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
 
 
 def test_what_spark_repeats_is_not_landed_again_after_a_batch(take: Take, lake_settings: Settings, topic: str) -> None:
-    """The stream was killed after its tables had the micro-batch, and before Spark noted that. Then a batch came."""
+    """The stream was killed after its tables had the micro-batch, but before Spark recorded it. Then a batch ran."""
     take(topic, **START)
     folder = local_path(checkpoint_folder(lake_settings, bronze_query("events"))) / "commits"
     newest = max((path for path in folder.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))

@@ -1,4 +1,4 @@
-"""The consumer as a process that reads a topic: its options, brokers that go away and come back, and its end."""
+"""The consumer as a process that reads a topic: its options, brokers that fail and return, and its end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ranges of offsets: how they are cut, and what reading them does when messages or brokers are missing."""
+"""Ranges of offsets: how they are cut, and how they are read when messages or brokers are missing."""
 
 from dataclasses import replace
 from itertools import pairwise

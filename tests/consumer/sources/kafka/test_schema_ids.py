@@ -1,4 +1,4 @@
-"""The ids of contracts: kept by the ledger, used while the registry is away, and never wrong."""
+"""The ids of contracts: kept in the ledger, used while the registry is unavailable, and never wrong."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ from lakeproof.tables.names import SCHEMA_IDS
 
 @pytest.fixture
 def lake(lake_settings: Settings, registry: RegistryServer, tmp_path: Path) -> Settings:
-    """A lake with a contract that a test can edit, and a subject of its own."""
+    """Return a lake with a contract that a test can edit, and with a subject of its own."""
     folder = tmp_path / "contracts"
     folder.mkdir()
     (folder / "clickstream.yaml").write_bytes((lake_settings.contracts / "clickstream.yaml").read_bytes())
@@ -77,7 +77,7 @@ def test_a_new_contract_has_no_id_until_the_registry_is_back(lake: Settings, mon
     ids, contract = ids_of(away(lake))
     assert ids.of(contract) is None
     monkeypatch.setattr(ids, "_registry", SchemaIds(lake, "clickstream")._registry)
-    assert ids.of(contract) is None  # it does not ask again at once
+    assert ids.of(contract) is None  # the registry is not asked again at once
     monkeypatch.setattr(schema_ids, "monotonic", lambda: float("inf"))
     assert ids.of(contract) is not None
 
@@ -123,7 +123,7 @@ def test_apply_asks_the_registry_before_it_changes_a_table(lake: Settings) -> No
     assert len(rows(lake, "ops.schema_changes")) == 1
     assert apply(lake).stdout.startswith("clickstream: 3.1.0 → 3.2.0 applied.")
     assert len(rows(lake, "ops.schema_changes")) == 2
-    # What is applied already needs no registry.
+    # An applied contract needs no registry.
     assert apply(away(lake)).stdout == "clickstream: 3.2.0 is already applied.\n"
 
 

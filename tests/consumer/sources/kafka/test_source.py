@@ -1,4 +1,4 @@
-"""A topic as a source: what becomes of messages, and of what happens to a topic, its brokers and the checkpoint."""
+"""A topic as a source: the outcome of messages, and changes of the topic, its brokers and the checkpoint."""
 
 import shutil
 import time
@@ -89,7 +89,7 @@ def test_only_committed_messages_are_read_and_gaps_are_skipped(
     send_in_transaction(kafka, topic, [event(4)], commit=False)
     take(topic)
     assert [row["event_id"] for row in rows(lake_settings, "bronze.events")] == ["e0", "e3"]
-    assert sum(row["size"] for row in ledger(lake_settings)) == 8  # with those that hold no message
+    assert sum(row["size"] for row in ledger(lake_settings)) == 8  # including those without a message
 
 
 def test_it_resumes_after_a_lost_checkpoint_with_new_partitions(
@@ -134,7 +134,7 @@ def test_what_retention_removed_stops_the_stream_until_it_is_given_up(
     assert (letter["_source"], letter["reasons"][0]["code"]) == (source_name(topic, 0, 1), "absent")
     assert "offsets 1 to 3" in letter["reasons"][0]["detail"]
     kafka.delete_records(topic, 0, 6)
-    take(topic)  # what was read may go
+    take(topic)  # messages that were read may be removed
     check_hashes(lake_settings)
 
 
@@ -162,7 +162,7 @@ def test_a_compacted_topic_has_gaps(take: Take, kafka: KafkaServer, lake_setting
     topic = kafka.new_topic(cleanup_policy="compact", **fast)
     for number in range(4):
         send(kafka, topic, [event(number)], key=b"same")
-        time.sleep(0.15)  # a segment each
+        time.sleep(0.15)  # one segment each
     deadline = time.monotonic() + 30
     while len(messages(kafka, topic)) == 4 and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""``reader verify`` reads the topic with a client of its own, and finds each fault that is planted."""
+"""``reader verify`` reads the topic with a client of its own, and finds each planted fault."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Partitions = dict[str, tuple[str, str]]
 
 
 class Lake:
-    """A lake that was filled from a topic."""
+    """Lake that was filled from a topic."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self.topic = topic
@@ -112,7 +112,7 @@ def test_rows_that_are_missing_doubled_or_of_no_message(lake: Lake) -> None:
     assert lake.faults()["0"][0] == "doubled"
     lake.remove("bronze", 1)
     lake.restore("bronze", row)
-    lake.restore("bronze", row, _source=source_name(lake.topic, 1, 0))  # of an aborted transaction
+    lake.restore("bronze", row, _source=source_name(lake.topic, 1, 0))  # from an aborted transaction
     status, told = lake.faults()["1"]
     assert (status, "1 units (at 0) in the tables have no message of their own" in told) == ("doubled", True)
     assert "0" not in lake.faults()
@@ -154,6 +154,6 @@ def test_a_key_or_a_header_that_is_not_what_was_sent(lake: Lake, table: str, off
 def test_a_value_that_is_not_what_was_sent(lake: Lake) -> None:
     row = lake.remove("bronze", 0)
     lake.restore("bronze", row, user_id="other")
-    assert lake.faults() == {}  # only --values compares them
+    assert lake.faults() == {}  # only --values compares values
     status, told = lake.verify("--values")[1]["0"]
     assert (status, "offset 0: unit 0" in told) == ("changed", True)
