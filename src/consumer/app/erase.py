@@ -265,9 +265,8 @@ class _Erasure:
             self._done.rebuilt += layer.tables
         for sink in FileSink.asked(asked):
             with lease(settings.state.database, sink.lease_name) as held:
-                removed = sink.clear()
-                self._done.published_files += removed
-                while removed and take(sink, spark, held):
+                self._done.published_files += sink.clear()
+                while take(sink, spark, held):  # also after a killed erasure, which may have removed the files
                     pass
         index = Path(settings.silver.index)
         for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:
