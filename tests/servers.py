@@ -38,7 +38,7 @@ REST_JARS = ROOT / "target" / "jars" / "rest"
 REGISTRY_JARS = ROOT / "target" / "jars" / "registry"
 KAFKA_JARS = ROOT / "target" / "jars" / "kafka"
 PASSWORD = "p@ss:w/rd% ü'?#&"
-"""Password of a database, with every awkward character."""
+"""Password of a database, with all awkward characters."""
 _HINT = "run `make setup-test`"
 _PATIENCE = 180.0  # of a busy machine
 _TOPIC_SECONDS = 30.0
@@ -49,12 +49,12 @@ class ServerError(Exception):
 
 
 class Server(ABC):
-    """A server as a process; started when it is made, stopped at the end of its context.
+    """A server as a process, started when created and stopped at the end of its context.
 
     Parameters
     ----------
     folder
-        Its own: for its data and its log.
+        Folder for its data and its log.
     """
 
     name: ClassVar[str]
@@ -76,7 +76,7 @@ class Server(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Do what comes before the first start."""
+        """Prepare the first start."""
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -84,10 +84,10 @@ class Server(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether it serves."""
+        """Return whether the server answers."""
 
     def options(self) -> dict[str, Any]:
-        """More for :class:`subprocess.Popen`."""
+        """Return more options for :class:`subprocess.Popen`."""
         return {}
 
     @property
@@ -98,7 +98,7 @@ class Server(ABC):
         return psutil.Process(self._process.pid)
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         log = self.folder / "log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Server(ABC):
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Stop it. One that was stopped already stays so."""
+        """Stop the server, unless it is stopped already."""
         if self._process is not None:
             self._process.send_signal(self.stop_signal)
             try:
@@ -133,7 +133,7 @@ class Minio:
     folder: Path
 
     def environment(self) -> dict[str, str]:
-        """The ``AWS_*`` variables for a process that is to use it."""
+        """Return the ``AWS_*`` variables for a process that uses the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -142,7 +142,7 @@ class Minio:
         }
 
     def settings(self) -> S3Settings:
-        """The same as settings."""
+        """Return the settings for this process."""
         return S3Settings(
             endpoint_url=self.endpoint_url,
             access_key_id=self.access_key,
@@ -177,7 +177,7 @@ class MinioServer(Server):
 
 
 class PostgresServer(Server):
-    """Postgres from a Python package: no root is needed to install it, nor a system's cluster touched.
+    """Postgres from a Python package: needs no root to install, and touches no cluster of the system.
 
     It refuses to run as root. Then it runs as ``nobody``, from a copy in a folder that ``nobody`` can reach.
     """
@@ -356,7 +356,7 @@ class KafkaServer(Server):
     user: ClassVar[str] = "lake"
     password: ClassVar[str] = "pass-word-of-kafka"
     jvm: ClassVar[tuple[str, ...]] = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    """Options of Java: little memory, and a quick start."""
+    """JVM options for little memory and a quick start."""
 
     def prepare(self) -> None:
         if not list(KAFKA_JARS.glob("*.jar")):
@@ -398,7 +398,7 @@ class KafkaServer(Server):
             return False
 
     def kill(self) -> None:
-        """End it as a crash does; it can be started again."""
+        """Kill the server; it can be started again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -501,14 +501,14 @@ class KafkaServer(Server):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    """Return a TCP port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def answers(url: str) -> bool:
-    """Whether a GET of `url` succeeds."""
+    """Return whether a GET of `url` succeeds."""
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5):
             return True

@@ -40,7 +40,7 @@ def environment(home: Path, servers: dict[str, str]) -> dict[str, str]:
 
 
 def main(archive: Path) -> None:
-    """Land batches, consume some of them in two micro-batches, and keep what there is then."""
+    """Land batches, consume some in two micro-batches, and archive the result."""
     with tempfile.TemporaryDirectory() as folder, MinioServer(Path(folder) / "minio") as server:
         home = Path(folder) / "lake"
         client = s3_client(server.minio.settings())
