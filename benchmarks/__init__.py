@@ -1,1 +1,1 @@
-"""Benchmarks: each runs all its sides in one go, each side in a process of its own, and writes what it saw."""
+"""Benchmarks: each runs all its sides, each side in its own process, and writes the results."""

@@ -1,4 +1,4 @@
-"""Run benchmarks: ``python -m benchmarks [NAME ...]``; all of them without a name."""
+"""Run benchmarks: ``python -m benchmarks [NAME ...]``; without a name, all of them."""
 
 import sys
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def main(
     dry: Annotated[bool, typer.Option("--dry", help="Print, and write nothing to docs/benchmarks/.")] = False,
     redraw: Annotated[bool, typer.Option("--redraw", help="Measure nothing: make pages and pictures anew.")] = False,
 ) -> None:
-    """Run benchmarks, print what they found, and write it to docs/benchmarks/."""
+    """Run benchmarks, print the results, and write them to docs/benchmarks/."""
     unknown = set(names or ()) - set(NAMES)
     if unknown:
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: there are {', '.join(NAMES)}.")

@@ -1,4 +1,4 @@
-"""Alerts: from a reading that is produced to its alert that is consumed, while all tables are filled."""
+"""Alerts: time from producing a reading to consuming its alert, while all tables are filled."""
 
 import json
 import math
@@ -64,7 +64,7 @@ ABOUT = [
 
 @dataclass(frozen=True)
 class _Run:
-    """What was seen in a mode."""
+    """Results of a mode."""
 
     mode: str
     seconds: list[float]
@@ -76,7 +76,7 @@ class _Run:
 
 
 def at_share(ascending: Sequence[float], share: float) -> float:
-    """The value below which a share of all values are."""
+    """Return the value below which a share of all values lies."""
     return ascending[min(math.floor(len(ascending) * share), len(ascending) - 1)]
 
 
@@ -158,7 +158,7 @@ def _measure(kafka: KafkaServer, folder: Path, mode: str, seconds: int) -> _Run:
 
 
 def _windows(settings: Settings, since: float, until: float) -> list[float]:
-    """How long after silver's horizon passed the end of a window, between two times, its samples were there."""
+    """Return the delays from silver's horizon passing a window's end, within a period, to the commit of its samples."""
     tables = samples_tables(_PRODUCT, _ANOMALIES)
     passed = _commits(settings, silver_tables(_STREAM).kept, silver_query(_STREAM), -_HORIZON)
     published = _commits(settings, tables.samples, gold_query(_PRODUCT), 0)
@@ -168,7 +168,7 @@ def _windows(settings: Settings, since: float, until: float) -> list[float]:
 def windows_of(
     passed: Sequence[tuple[float, int]], published: Sequence[tuple[float, int]], since: float, until: float
 ) -> list[float]:
-    """The same from the commits of both tables, ascending: when, and up to which event time in microseconds."""
+    """Return the delays, given the commits of both tables, ascending, as (commit time, event time in microseconds)."""
     found = []
     for (_, before), (at, horizon) in pairwise(passed):
         if not since <= at <= until:
@@ -184,7 +184,7 @@ def windows_of(
 
 
 def _commits(settings: Settings, name: str, query: str, shift: int) -> list[tuple[float, int]]:
-    """When each commit of a table was, and the time that its marker has."""
+    """Return the time of each commit of a table, and the event time in its marker."""
     found = []
     for snapshot in open_catalog(settings).load_table(name).metadata.snapshots:
         summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
@@ -231,7 +231,7 @@ def _produce(
     until: Any = None,
     process: "subprocess.Popen[bytes] | None" = None,
 ) -> None:
-    """Send readings at an even rate; note when each anomaly was sent, by its event time, which is unique."""
+    """Send readings at an even rate; record when each anomaly was sent, by its event time, which is unique."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
     began, number = time.monotonic(), 0
     while (now := time.monotonic() - began) < seconds or (until and not until() and now < _START_SECONDS):

@@ -49,7 +49,7 @@ def run(options: Options) -> Report:
 
 
 def truth(landed: Landed) -> Truth:
-    """What should become of a backlog, by the producer's report."""
+    """Return the expected number of bronze rows and dead letters of a backlog, from the producer's report."""
     expected = landed.truth["expected"]
     return Truth(expected["bronze"], sum(expected["dead_letters"].values()))
 

@@ -1,4 +1,4 @@
-"""Posts of 100 events: our collector, which waits for every acknowledgement, and the endpoint that everybody writes."""
+"""Posts of 100 events: our collector, which waits for all acknowledgements, and the usual endpoint."""
 
 import json
 import subprocess
@@ -56,14 +56,14 @@ ABOUT = [
 
 
 class _Kafka(KafkaServer):
-    """With the options of Java of Kafka's own start script: those of the tests save memory, and pause for long."""
+    """Kafka with the JVM options of its own start script: the options for tests save memory, but pause for long."""
 
     jvm = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A side under its highest load, and under half of that."""
+    """A side under its highest load, and under half that load."""
 
     connections: int
     highest: Load
@@ -72,7 +72,7 @@ class _Run:
 
 
 def run(options: Options) -> Report:
-    """Run the sides in turns, each with a server and topics of its own."""
+    """Run the sides in turns, each with its own server and topics."""
     about_machine = machine()
     seconds = min(options.seconds, _MOST_SECONDS)
     WORK.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def _wait_until_answers(url: str, process: "subprocess.Popen[bytes]", log: Path)
 
 
 def _settled(kafka: KafkaServer, topic: str) -> int:
-    """How many events a topic has, once it does not get more."""
+    """Return the number of events in a topic once it stops growing."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "bench"})
     try:
         before, found = -1, 0

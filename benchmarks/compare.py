@@ -1,4 +1,4 @@
-"""Sides over the same backlog: their table, and the goals as ratios of their times."""
+"""Comparison of sides over the same backlog: a table, and goals as ratios of their times."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DLT, DUCKDB = "dlt to Iceberg", "DuckDB to Parquet"
 
 @dataclass(frozen=True)
 class Truth:
-    """What the producer says of a backlog: units that should reach bronze, and units that should not."""
+    """Expected results of a backlog according to the producer: bronze rows and dead letters."""
 
     bronze: int
     dead_letters: int
@@ -26,11 +26,11 @@ class Comparison:
     medians: Mapping[str, Sample]
 
     def ratio(self, over: str, under: str) -> float:
-        """How many times as long one side takes as another."""
+        """Return the ratio of the times of two sides."""
         return self.medians[over].seconds / self.medians[under].seconds
 
     def table(self) -> Table:
-        """A row for each side, with what it landed beside what was made."""
+        """Return a table with a row for each side, and a last row with the units made by the producer."""
         columns = ["side", "seconds", f"against {OURS}", "whole process, s", "peak MiB", "JVM", "workers"]
         rows = [
             [
@@ -51,12 +51,12 @@ class Comparison:
         return Table(self.backlog, [*columns, "bronze rows", "dead letters", "as made"], [*rows, made])
 
     def is_right(self, side: str) -> bool:
-        """Whether a side landed as many units in each table as the producer made for it."""
+        """Return whether a side landed as many units in each table as the producer made for it."""
         figures = self.medians[side].figures
         return (figures["bronze"], figures["dead_letters"]) == (self.truth.bronze, self.truth.dead_letters)
 
     def goals(self) -> list[Goal]:
-        """The goals for the sides that were run."""
+        """Return the goals for the sides in this comparison."""
         found = [Goal(f"{USUAL} over {OURS}, {self.backlog}", self.ratio(USUAL, OURS), at_least=5)]
         if PERSISTED in self.medians:
             found.append(Goal(f"{PERSISTED} over {OURS}, {self.backlog}", self.ratio(PERSISTED, OURS), at_least=10))
@@ -68,7 +68,7 @@ class Comparison:
 
 
 def bars(title: str, comparisons: Sequence[Comparison]) -> Bars:
-    """A group of bars for each backlog."""
+    """Return a group of bars for each backlog."""
     sides = comparisons[0].medians
     values = {side: [round(comparison.medians[side].seconds, 2) for comparison in comparisons] for side in sides}
     return Bars(title, "seconds", [comparison.backlog for comparison in comparisons], values)

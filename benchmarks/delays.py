@@ -1,4 +1,4 @@
-"""A TCP proxy before a server of HTTP that delays each request, and counts them."""
+"""A TCP proxy for an HTTP server that delays and counts requests."""
 
 import socket
 import threading
@@ -11,21 +11,21 @@ _BYTES = 1 << 16
 
 
 class DelayingProxy:
-    """Passes on what a server and its clients say.
+    """Forwards data between a server and its clients.
 
-    Clients wait for an answer before their next request, so each request is at the beginning of what they send.
+    Clients wait for an answer before their next request, so each request starts a chunk of received data.
 
     Parameters
     ----------
     port
-        Of the server, on 127.0.0.1.
+        Port of the server on 127.0.0.1.
 
     Attributes
     ----------
     seconds : float
-        How long each request is held back. Set it at any time.
+        Delay of each request. Can be set at any time.
     requests : Counter of str
-        How many there were, by method.
+        Number of requests by method.
     """
 
     def __init__(self, port: int) -> None:
@@ -38,7 +38,7 @@ class DelayingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more connections; those that are open stay so."""
+        """Accept no more connections; open ones stay open."""
         self._listening.close()
 
     def _accept(self) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark found, and what is to be drawn of it."""
+"""Results of a benchmark: goals, tables and charts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Goal:
-    """What was aimed at, and what was seen.
+    """A goal and its result.
 
     Parameters
     ----------
     text
-        What is compared, e.g. ``the usual consumer's time over ours, compact, 5 % bad``.
+        Description, e.g. ``the usual consumer's time over ours, compact, 5 % bad``.
     figure
-        What was seen.
+        Measured value.
     at_least, at_most
-        The limit; one of the two.
+        Limit; exactly one is set.
     unit
-        Of figure and limit; ``x`` for a ratio.
+        Unit of figure and limit; ``x`` for a ratio.
     """
 
     text: str
@@ -29,19 +29,19 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether the figure keeps the limit."""
+        """Whether the figure is within the limit."""
         above = self.at_least is None or self.figure >= self.at_least
         return above and (self.at_most is None or self.figure <= self.at_most)
 
     @property
     def limit(self) -> str:
-        """The limit for people."""
+        """The limit as text."""
         return f"≥ {self.at_least:g} {self.unit}" if self.at_least is not None else f"≤ {self.at_most:g} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: cells are text, and those in all columns but the first stand right."""
+    """A table of text cells; all columns but the first are right-aligned."""
 
     title: str
     columns: list[str]
@@ -60,7 +60,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """A line for each name over the same horizontal axis."""
+    """A line for each name, with a common horizontal axis."""
 
     title: str
     x: str
@@ -72,7 +72,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How often values fall between each edge and the next; marks are named values, such as ``p50``."""
+    """Number of values between each edge and the next; marks are named values, such as ``p50``."""
 
     title: str
     unit: str
@@ -82,7 +82,7 @@ class Histogram:
 
     @classmethod
     def of(cls, title: str, unit: str, values: Sequence[float], marks: dict[str, float], bins: int = 60) -> "Histogram":
-        """Count values in bins of the same width."""
+        """Count values in bins of equal width."""
         low, high = min(values), max(values)
         width = (high - low) / bins or 1.0
         counts = [0] * bins
@@ -93,26 +93,26 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is known of a benchmark's run.
+    """Results of a benchmark run.
 
     Parameters
     ----------
     name
-        Of the benchmark, and of its files.
+        Name of the benchmark and its files.
     title
         Headline of its page.
     about
         Paragraphs in Markdown: what was compared, how, and what is not comparable.
     goals, tables
-        What is shown.
+        Contents of the page.
     bars, lines, histograms
-        What is drawn, one below the other, in this order.
+        Charts, drawn below each other in this order.
     machine
         See :func:`benchmarks.machine.machine`; taken before the first run.
     options
-        How large it was.
+        Size of the run.
     raw
-        Figures behind the tables: those of each run, or percentiles where there are thousands.
+        Figures behind the tables: of each run, or percentiles where there are thousands.
     """
 
     name: str

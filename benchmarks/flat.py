@@ -1,4 +1,4 @@
-"""What stays as cheap as it was while the lake grows: triggers and commits; and what a lost landing log costs."""
+"""Cost of triggers and commits as the lake grows, and cost of a lost landing log."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _AT_MOST = 1.5
 _BUCKET = "bench"
 _FEW_SNAPSHOTS = 10
 _MINIO, _LOCAL, _FOLDER = "MinIO", "local", "local, one folder"
-# A file with an old name waits for the next sweep, for the one that may be running, and for the trigger behind it.
+# A file with an old name waits for the next sweep, for a sweep that may be running, and for the trigger after it.
 _TRIGGER_SECONDS = 1.0
 
 ABOUT = [
@@ -32,7 +32,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run all of it once; the sizes are multiples of the number of files in the options."""
+    """Run the benchmark once; sizes are multiples of the number of files in the options."""
     about_machine = machine()
     sizes = [options.files, options.files * 10, options.files * 100]
     snapshots = [_FEW_SNAPSHOTS, options.files * 5]
@@ -82,7 +82,7 @@ def run(options: Options) -> Report:
 
 
 def trigger_goals(place: str, found: Mapping[str, Mapping[str, float]]) -> list[Goal]:
-    """Set the largest landing zone against the smallest, and the old file's delay against what is promised."""
+    """Compare the largest landing zone with the smallest, and the old file's delay with the promised one."""
     over = _over([int(size) for size in found])
     largest = list(found.values())[-1]
     promised = SHORT_SWEEP_SECONDS + largest["sweep_s"] + _TRIGGER_SECONDS
@@ -94,7 +94,7 @@ def trigger_goals(place: str, found: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def ratio(found: Mapping[str, Mapping[str, float]], name: str) -> float:
-    """A figure of the last size over that of the first."""
+    """Return the ratio of a figure at the last size to the first size."""
     figures = [one[name] for one in found.values()]
     return figures[-1] / figures[0]
 

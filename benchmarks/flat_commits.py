@@ -1,7 +1,7 @@
-"""What an append costs a table with a given number of snapshots.
+"""Cost of an append to a table with a given number of snapshots.
 
-Run as a side: ``python -m benchmarks.flat_commits SNAPSHOTS [maintained] [gzip]``: with a history that was maintained,
-and with metadata files that are compressed.
+Run as a side: ``python -m benchmarks.flat_commits SNAPSHOTS [maintained] [gzip]``: optionally with a maintained
+history, and with compressed metadata files.
 """
 
 import json
@@ -38,7 +38,7 @@ _STEPS = ("newest_marker", "_prepare", "_commit")
 
 
 def main() -> None:
-    """Warm up on another table, make the history, then append as the consumer does."""
+    """Warm up on another table, create the history, then append as the consumer does."""
     snapshots, options = int(sys.argv[1]), sys.argv[2:]
     settings = load_settings()
     spark = start_session(settings, "benchmark: commits", PLANNING_ONLY)
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 class _Steps:
-    """Takes the time of each step of :func:`append_once` from now on."""
+    """Timer of the steps of :func:`append_once`; starts when it is created."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, list[float]] = {name: [] for name in _STEPS}
@@ -92,7 +92,7 @@ class _Steps:
 def timed_appends(
     spark: SparkSession, settings: Settings, table: str, first: int, count: int
 ) -> list[tuple[float, float]]:
-    """Seconds of each append, and of a processor."""
+    """Return the elapsed seconds and processor seconds of each append."""
     found = []
     for number, files in enumerate(write_files(spark, settings, table, count), start=first):
         took = timed(spark, partial(_append, spark, table, number, files))
@@ -105,7 +105,7 @@ def _append(spark: SparkSession, table: str, number: int, files: list[DataFile])
 
 
 def timed(spark: SparkSession, append: Callable[[], bool]) -> dict[str, float]:
-    """Seconds of an append, and of a processor in the threads that make it: here, and the one that answers there."""
+    """Return an append's elapsed seconds, and the processor seconds of its threads in Python and in the JVM."""
     threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
     began, there, here = time.perf_counter(), threads.getCurrentThreadCpuTime(), time.thread_time()
     if not append():
@@ -115,7 +115,7 @@ def timed(spark: SparkSession, append: Callable[[], bool]) -> dict[str, float]:
 
 
 def write_files(spark: SparkSession, settings: Settings, table: str, count: int) -> list[list[DataFile]]:
-    """Write data files of one day, for so many appends; all columns but that of the partition are null."""
+    """Write data files for a number of appends, all of one day; all columns but the partition's are null."""
     opened = open_table(spark, table, "a reader of the schema")
     where = opened.target(marker(0))
     if where is None:

@@ -1,16 +1,16 @@
-"""Percentiles, and how often a step was slower than another."""
+"""Percentiles of measurements."""
 
 import math
 from collections.abc import Sequence
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least of `values` that at least `share` of them do not exceed (nearest rank).
+    """Return the smallest of `values` that at least `share` of them do not exceed (nearest rank).
 
     Raises
     ------
     ValueError
-        There are no values.
+        `values` is empty.
     """
     if not values:
         raise ValueError("There are no values.")

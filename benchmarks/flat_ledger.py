@@ -1,7 +1,7 @@
-"""What a long history costs the landing log: to rebuild it from the ledger, to look names up, to keep them.
+"""Cost of a long history for the landing log: rebuilding it from the ledger, looking up names, storing them.
 
-Run as a side: ``python -m benchmarks.flat_ledger SOURCES``. The ledger is written as the consumer writes it: a data
-file for each micro-batch, of sources whose names sort by time.
+Run as a side: ``python -m benchmarks.flat_ledger SOURCES``. The ledger is written as the consumer writes it: one data
+file per micro-batch, with sources whose names sort by time.
 """
 
 import json
@@ -36,7 +36,7 @@ _LOOK_UPS = 50
 
 
 def main() -> None:
-    """Write the ledger, then make the landing log from it, again and again; look names up, and shorten it."""
+    """Write the ledger, then rebuild the landing log from it several times; look up names, and shorten the log."""
     micro_batches = max(int(sys.argv[1]) // _SOURCES_OF_A_MICRO_BATCH, 1)
     settings = load_settings()
     spark = start_session(settings, "benchmark: ledger", PLANNING_ONLY)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _files(micro_batch_id: int) -> list[LandedFile]:
-    """Files of a micro-batch: one landed each second."""
+    """Return the files of a micro-batch; one file lands each second."""
     first = micro_batch_id * _SOURCES_OF_A_MICRO_BATCH
     found = []
     for number in range(first, first + _SOURCES_OF_A_MICRO_BATCH):
@@ -74,14 +74,14 @@ def _files(micro_batch_id: int) -> list[LandedFile]:
 
 
 def _rebuild(settings: Settings, micro_batches: int) -> float:
-    """Lose the landing log, and start: no checkpoint is there either."""
+    """Delete the landing log, then start without a checkpoint; return the seconds."""
     for file in settings.home.glob("landing-log.db*"):
         file.unlink()
     log = LandingLog(settings.state.database, _STREAM)
     ledger = open_catalog(settings).load_table(stream_tables(_STREAM).ledger)
     accounted = Position.parse(marker(micro_batches - 1).end)
     began = time.perf_counter()
-    # Positions are as many as sources here, so that each finds a place.
+    # The number of positions equals the number of sources, so each source has one.
     place = Position(micro_batches * _SOURCES_OF_A_MICRO_BATCH, accounted.chain)
     place_to_go_on(settings, QUERY, log, ledger, place)
     took = time.perf_counter() - began
@@ -92,7 +92,7 @@ def _rebuild(settings: Settings, micro_batches: int) -> float:
 
 
 def _kept(settings: Settings, micro_batches: int) -> dict[str, float]:
-    """What a look-up of names takes, half of which are new, and what a file takes in the log, whole and shortened."""
+    """Return the time to look up names, half of them new, and the bytes per file in the log, whole and shortened."""
     log = LandingLog(settings.state.database, _STREAM)
     names = [file.name for file in _files(micro_batches // 2)]
     names = [*names[::2], *(f"new-{name}" for name in names[1::2])]
@@ -114,7 +114,7 @@ def _kept(settings: Settings, micro_batches: int) -> dict[str, float]:
 
 
 def _bytes(settings: Settings) -> int:
-    """Bytes of the state database that are used: SQLite keeps free pages, and uses them again."""
+    """Return the bytes in use in the state database, without free pages, which SQLite keeps and uses again."""
     with closing(sqlite3.connect(str(sqlite_path(settings.state.database)))) as connection:
         used, free, size = (
             int(connection.execute(f"PRAGMA {name}").fetchone()[0])
@@ -124,7 +124,7 @@ def _bytes(settings: Settings) -> int:
 
 
 def _memory() -> float:
-    """Highest resident memory of this process so far, in MiB."""
+    """Return the highest resident memory of this process so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,4 +1,4 @@
-"""Tables with a long history, made in little time: many appends in one transaction."""
+"""Create tables with a long history quickly: many appends in one transaction."""
 
 import gc
 from collections.abc import Iterable, Sequence
@@ -20,9 +20,9 @@ def marker(micro_batch_id: int) -> Marker:
 
 
 def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker, Iterable[DataFile]]]) -> None:
-    """Make one snapshot for each append, with the marker that the consumer's would have.
+    """Create one snapshot per append, with the same marker as an append of the consumer.
 
-    The snapshots of a transaction are made one after the other, but its metadata file is written once.
+    The snapshots of a transaction are created one after another, but its metadata file is written once.
     """
     jvm: Any = spark._jvm
     iceberg = jvm.org.apache.iceberg
@@ -32,7 +32,7 @@ def append_many(spark: SparkSession, table: str, appends: Sequence[tuple[Marker,
     for begin in range(0, len(appends), _APPENDS_OF_A_TRANSACTION):
         transaction = loaded.newTransaction()
         for number, (which, files) in enumerate(appends[begin : begin + _APPENDS_OF_A_TRANSACTION], start=1):
-            # The consumer's appends merge manifests once there are 100; to look for them each time takes longer.
+            # The consumer's appends merge manifests once there are 100; checking for that at each append takes longer.
             append = transaction.newFastAppend() if number % _MANIFESTS_OF_A_MERGE else transaction.newAppend()
             for file in files:
                 if file not in known:

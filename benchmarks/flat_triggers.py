@@ -1,7 +1,7 @@
-"""What a trigger costs the landing zone's reader, as the landing zone grows under it.
+"""Cost of a trigger for the landing zone's reader as the landing zone grows.
 
 Run as a side: ``python -m benchmarks.flat_triggers LAYOUT SIZE...``. The landing zone is filled to each size in turn,
-all of it in the landing log; then new files land one by one, and each is looked for as a trigger looks for it.
+and recorded in the landing log; then new files land one by one, and a trigger looks for each.
 """
 
 import json
@@ -31,7 +31,7 @@ from lakeproof.storage.s3 import s3_client
 HOURLY, ONE_FOLDER = "hourly", "one-folder"
 FILES_OF_AN_HOUR = 1_000
 SHORT_SWEEP_SECONDS = 5.0
-"""``LAKE_SWEEP_SECONDS`` while the file with an old name is waited for."""
+"""``LAKE_SWEEP_SECONDS`` while waiting for the file with an old name."""
 
 _STREAM = "events"
 _TRIGGERS = 200
@@ -48,9 +48,9 @@ class Zone:
     Parameters
     ----------
     settings
-        Where it is.
+        Settings with its location.
     layout
-        ``hourly``: sub-folders of :data:`FILES_OF_AN_HOUR` files; ``one-folder``: none.
+        ``hourly``: sub-folders of :data:`FILES_OF_AN_HOUR` files; ``one-folder``: no sub-folders.
     """
 
     settings: Settings
@@ -61,23 +61,23 @@ class Zone:
         return f"{self.settings.landing.uri}/{_STREAM}"
 
     def uri(self, index: int, folder: int) -> str:
-        """URI of a file; they sort by index, as names with a time in them do."""
+        """Return the URI of a file; URIs sort by index, like names that contain a time."""
         name = f"{index:09d}.json"
         return f"{self.root}/{name}" if self.layout == ONE_FOLDER else f"{self.root}/hour-{folder:06d}/{name}"
 
     def name(self, uri: str) -> str:
-        """A file's name, as the consumer knows it."""
+        """Return the name of a file as the consumer records it."""
         return landing_zone(self.settings, _STREAM).name_of(uri)
 
     def fill(self, begin: int, end: int) -> None:
-        """Write the files from `begin` up to, without, `end`."""
+        """Write the files from `begin` up to, but not including, `end`."""
         put = _putter(self.settings)
         uris = [self.uri(index, index // FILES_OF_AN_HOUR) for index in range(begin, end)]
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(put, uris, chunksize=100))
 
     def reader(self, sweep_seconds: float) -> LandingReader:
-        """Make a reader as a consumer that starts has it."""
+        """Make a reader like that of a starting consumer."""
         landing = self.settings.landing.model_copy(update={"sweep_seconds": sweep_seconds})
         settings = self.settings.model_copy(update={"landing": landing})
         bulletin = Bulletin(Path(os.environ[FOLDER_VARIABLE]))
@@ -88,7 +88,7 @@ class Zone:
 
 
 def main() -> None:
-    """Fill, measure, fill, measure; print the figures of each size."""
+    """Fill and measure for each size; print the figures of each size."""
     layout, *sizes = sys.argv[1:]
     zone = Zone(load_settings(), layout)
     landed, found = 0, {}
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def _take_all(zone: Zone) -> tuple[dict[str, Any], float]:
-    """Take what is there into the landing log, as a first sweep does; return the offset behind it."""
+    """Read all landed files into the landing log, like a first sweep; return the offset after them, and the seconds."""
     began = time.monotonic()
     reader = zone.reader(sweep_seconds=3_600)
     offset = reader.initialOffset()
@@ -122,7 +122,7 @@ def _take_all(zone: Zone) -> tuple[dict[str, Any], float]:
 
 
 class _Triggers:
-    """Looks for one new file after the other."""
+    """Times triggers, each of which finds one new file."""
 
     def __init__(self, zone: Zone, offset: dict[str, Any], landed: int) -> None:
         self._zone = zone
@@ -132,7 +132,7 @@ class _Triggers:
         self.landed = landed
 
     def quiet(self) -> dict[str, Any]:
-        """Triggers while no sweep runs."""
+        """Time triggers while no sweep runs."""
         reader = self._zone.reader(sweep_seconds=3_600)
         first = self._with_new_file(reader)
         _join_sweep(reader)
@@ -140,11 +140,11 @@ class _Triggers:
         return {"first_s": first, "p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99)}
 
     def beside_a_sweep(self) -> dict[str, Any]:
-        """Triggers of a reader that has been at work, while it sweeps."""
+        """Time triggers of a warmed-up reader during a sweep."""
         reader = self._zone.reader(sweep_seconds=3_600)
         self._with_new_file(reader)
         _join_sweep(reader)
-        reader._next_sweep = 0.0  # the next trigger is the one that begins a sweep
+        reader._next_sweep = 0.0  # makes the next trigger start a sweep
         began = time.monotonic()
         seconds = [self._with_new_file(reader)]
         while reader._sweeping is not None and reader._sweeping.is_alive():
@@ -157,7 +157,7 @@ class _Triggers:
         }
 
     def old_name(self) -> dict[str, Any]:
-        """How long a file waits that has the least of all names, and an old time where files have one."""
+        """Time the wait for a file with a name that sorts first, and on a local disk with an old modification time."""
         reader = self._zone.reader(SHORT_SWEEP_SECONDS)
         for _ in _reads_until_swept(reader, self._offset):
             pass
@@ -201,7 +201,7 @@ def _join_sweep(reader: LandingReader) -> None:
 
 
 def _putter(settings: Settings) -> Callable[[str], None]:
-    """How files are written in bulk: without the care for crashes that a producer takes."""
+    """Return a function that writes files in bulk, without a producer's protection against crashes."""
     if settings.landing.uri.startswith("s3:"):
         client = s3_client(settings.s3)
 

@@ -1,4 +1,4 @@
-"""How long after a file has landed its rows are read, under a steady load, with all programs on two cores."""
+"""Time from landing a file to reading its rows, under a steady load, with all programs on two cores."""
 
 import tempfile
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run the load once, for as long as the options say."""
+    """Run the load once, for the time in the options."""
     about_machine = machine()
     files = (_WARM_UP_SECONDS + options.seconds) * _FILES_PER_SECOND
     WORK.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def run(options: Options) -> Report:
 
 
 def _percentiles(warm: Sequence[Journey]) -> dict[str, dict[str, float]]:
-    """Seconds of each step, and in all, by percentile."""
+    """Return seconds of each step and in total, by percentile."""
     values = {step: [getattr(one, step) for one in warm] for step in STEPS} | {"all": [one.seconds for one in warm]}
     return {
         step: {f"p{share}": round(percentile(found, share / 100), 3) for share in (1, *range(5, 100, 5), 99)}
@@ -94,11 +94,11 @@ def _percentiles(warm: Sequence[Journey]) -> dict[str, dict[str, float]]:
 
 
 def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
-    """Run all programs until each file that landed has been seen; return the processor time of each from then on."""
+    """Run all programs until each landed file has been seen; return the processor time of each during the load."""
     environment = clean_environment(folder) | minio.lake(_BUCKET)
     consumed = folder / "consumed"
     with run_program("benchmarks.freshness_consumer", folder, environment, consumed) as consumer:
-        # It is at work once it has appended its first micro-batch, an empty one.
+        # The consumer is ready once it has appended its first micro-batch, which is empty.
         wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
         seconds = files / _FILES_PER_SECOND
         load = Load("benchmarks.freshness_lander", "landed", (files, _FILES_PER_SECOND), seconds, files)

@@ -1,8 +1,8 @@
-"""``consumer run events`` until SIGTERM, with a note of when each step of each micro-batch ended.
+"""``consumer run events`` until SIGTERM, which records the time at the end of each step of each micro-batch.
 
 Run as ``python -m benchmarks.freshness_consumer NOTES``. A line of the notes is either ``{"micro_batch": id, "began",
-"judged", "bronze", "dead_letters", "ledger"}``, in seconds since 1970, or ``{"progress": ...}``, Spark's own of a
-trigger. An empty micro-batch has the number -1.
+"planned", "judged", "bronze", "dead_letters", "ledger"}``, in seconds since 1970, or ``{"progress": ...}``, Spark's
+progress of a trigger. An empty micro-batch has the number -1.
 """
 
 import json
@@ -30,7 +30,7 @@ _EMPTY = -1
 
 
 def main() -> None:
-    """Run the stream, with its steps timed from outside."""
+    """Run the stream, with its steps timed."""
     configure_logs()
     settings = load_settings()
     with Path(sys.argv[1]).open("w", buffering=1) as notes:
@@ -74,7 +74,7 @@ def _time_steps(notes: TextIO) -> None:
 
     def timed_write_judged(*arguments: Any) -> Any:
         current["planned"] = time.time()
-        # As the tables number it; Spark's number is another one.
+        # The number in the tables; Spark numbers micro-batches differently.
         current["micro_batch"] = next(each.batch.id for each in arguments if isinstance(each, Task))
         written = write_judged(*arguments)
         current["judged"] = time.time()

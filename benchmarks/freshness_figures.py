@@ -1,4 +1,4 @@
-"""From the notes of lander, consumer and poller to how fresh each file was, and where its time went."""
+"""Compute the freshness of each file, and the time of each step, from the notes of lander, consumer and poller."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import Any
 
 STEPS = ("waiting", "planning", "judging", "committing", "reading")
-"""What a file's time is made of, in this order; see :class:`Journey`."""
+"""The steps of a file's time, in order; see :class:`Journey`."""
 
 
 @dataclass(frozen=True)
 class Journey:
-    """The way of a file from the landing zone to a reader; its steps make up its time without a gap.
+    """Times of a file from the landing zone to a reader; the steps follow each other without a gap.
 
     Parameters
     ----------
     landed
-        When it was whole, in seconds since 1970.
+        Time when the file was complete, in seconds since 1970.
     waiting
-        Until Spark hands the micro-batch over: the trigger before, the trigger's pause, listing, offsets.
+        Until Spark passes on the micro-batch: the previous trigger, the trigger's interval, listing, offsets.
     planning
-        Until the tasks begin: contract, names of the files, what the tables hold.
+        Until the tasks start: contract, names of the files, contents of the tables.
     judging
         Until the data files are written.
     committing
         Until bronze has its new snapshot.
     reading
-        Until the poll that saw it had its rows.
+        Until the poll that found its rows has received them.
     """
 
     landed: float
@@ -40,12 +40,12 @@ class Journey:
 
     @property
     def seconds(self) -> float:
-        """From landed to read."""
+        """Seconds from landed to read."""
         return sum((float(getattr(self, step)) for step in STEPS), 0.0)
 
 
 def read_notes(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines; a last line that is still being written is left out."""
+    """Read a file of JSON lines, except for a last line that is still being written."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     return [json.loads(line) for line in lines]
 
@@ -53,12 +53,12 @@ def read_notes(path: Path) -> list[dict[str, Any]]:
 def journeys(
     landed: Iterable[dict[str, Any]], consumed: Iterable[dict[str, Any]], polls: Iterable[dict[str, Any]], records: int
 ) -> list[Journey]:
-    """Put the notes together, file by file.
+    """Combine the notes by file.
 
     Raises
     ------
     ValueError
-        A file was never seen, or not all of it, or in two polls.
+        A file was never seen, was seen in part, or was seen in two polls.
     """
     batches = {note["micro_batch"]: note for note in consumed if "micro_batch" in note}
     seen: dict[str, tuple[int, float]] = {}
@@ -79,7 +79,7 @@ def journeys(
 
 
 def durations(consumed: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-    """Take Spark's own times of the triggers that had rows, in seconds, by name."""
+    """Return Spark's own times of the triggers with rows, in seconds, by name."""
     found: dict[str, list[float]] = {}
     for note in consumed:
         progress = note.get("progress")
@@ -90,7 +90,7 @@ def durations(consumed: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
 
 
 def commits(consumed: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-    """Take the times of the three commits of each micro-batch, in seconds."""
+    """Return the times of the three commits of each micro-batch, in seconds."""
     order = ("judged", "bronze", "dead_letters", "ledger")
     found: dict[str, list[float]] = {name: [] for name in order[1:]}
     for note in consumed:
@@ -101,5 +101,5 @@ def commits(consumed: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean of some values."""
+    """Return the mean of values."""
     return sum(values) / len(values)

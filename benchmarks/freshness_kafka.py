@@ -1,4 +1,4 @@
-"""How long after a message was produced its row is read, under a steady load, with all programs on two cores."""
+"""Time from producing a message to reading its row, under a steady load, with all programs on two cores."""
 
 import tempfile
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run the load once, for as long as the options say."""
+    """Run the load once, for the time in the options."""
     about_machine = machine()
     groups = (_WARM_UP_SECONDS + options.seconds) * _GROUPS_PER_SECOND
     WORK.mkdir(parents=True, exist_ok=True)
@@ -99,12 +99,12 @@ def run(options: Options) -> Report:
 
 
 def ages(sent: Iterable[dict[str, Any]], polls: Iterable[dict[str, Any]], topic: str = _TOPIC) -> list[float]:
-    """Seconds from produced to read of each message, in the order of the notes.
+    """Return the seconds from produced to read of each message, in the order of the notes.
 
     Raises
     ------
     ValueError
-        A message was never seen, or seen twice.
+        A message was never seen, or was seen twice.
     """
     seen: dict[str, float] = {}
     for poll in polls:
@@ -124,7 +124,7 @@ def ages(sent: Iterable[dict[str, Any]], polls: Iterable[dict[str, Any]], topic:
 
 
 def _load(folder: Path, kafka: KafkaServer, groups: int) -> dict[str, float]:
-    """Run all programs until each message has been seen; return the processor time of each."""
+    """Run all programs until each message has been seen; return the processor time of each during the load."""
     environment = clean_environment(folder) | {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
     command = ("run", "events", "--data-source", "kafka", "--topic", _TOPIC, "--to", "bronze")
     with run_program("consumer", folder, environment, *command) as consumer:

@@ -1,4 +1,4 @@
-"""Lands files at a steady pace, as ``producer events`` makes and lands them, and notes when each was whole.
+"""Lands files at a steady rate, as ``producer events`` does, and records when each was complete.
 
 Run as ``python -m benchmarks.freshness_lander NOTES FILES PER_SECOND``. A line of the notes is
 ``{"name", "due", "at"}``, in seconds since 1970.
@@ -23,7 +23,7 @@ RECORDS = 100
 
 
 def main() -> None:
-    """Land a file each time that one is due; one that is late does not put off the next."""
+    """Land each file when it is due; a late file does not delay the next one."""
     notes, files, per_second = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     settings = load_settings()
     target = f"{settings.landing.uri}/{STREAM}"
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def times(count: int, per_second: float, due: list[float]) -> Iterator[datetime]:
-    """Wait for each of so many moments, at a steady pace, and note when it was due."""
+    """Yield `count` times at a steady rate, each when it is due; append the due times to `due`."""
     began = time.time()
     for number in range(count):
         due.append(began + number / per_second)

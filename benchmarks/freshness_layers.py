@@ -1,4 +1,4 @@
-"""How long after a file has landed its rows are in each layer, under a steady load, with all programs on two cores."""
+"""Time from landing a file to its rows in each layer, under a steady load, with all programs on two cores."""
 
 import signal
 import tempfile
@@ -56,7 +56,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run the load once, for as long as the options say."""
+    """Run the load once, for the time in the options."""
     about_machine = machine()
     files = (_WARM_UP_SECONDS + options.seconds) * _FILES_PER_SECOND
     WORK.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def run(options: Options) -> Report:
 
 
 def _load(folder: Path, minio: Minio, files: int) -> tuple[list[dict[str, Any]], Settings]:
-    """Land all files beside a consumer, and wait until gold has them."""
+    """Land all files while a consumer runs, and wait until gold has them."""
     environment = clean_environment(folder) | minio.lake(_BUCKET)
     settings = settings_of(environment)
     notes = folder / "landed"
@@ -120,7 +120,7 @@ def _has(settings: Settings, layer: str) -> bool:
 
 
 def _rows(settings: Settings) -> int:
-    """How many events the windows of gold count."""
+    """Return the number of events counted in the windows of gold."""
     if not _has(settings, "gold"):
         return 0
     found = open_catalog(settings).load_table(gold_table(_PRODUCT)).scan(selected_fields=("event_count",)).to_arrow()
@@ -128,14 +128,14 @@ def _rows(settings: Settings) -> int:
 
 
 def _micro_batches(settings: Settings) -> dict[str, int]:
-    """The micro-batch of each file."""
+    """Return the micro-batch of each file."""
     ledger = open_catalog(settings).load_table(stream_tables(_STREAM).ledger)
     rows = ledger.scan(selected_fields=("source", "micro_batch_id")).to_arrow().to_pylist()
     return {row["source"]: row["micro_batch_id"] for row in rows}
 
 
 def _commits(settings: Settings, name: str, query: str) -> list[tuple[int, float]]:
-    """The last micro-batch of each commit of a table, and when that was, ascending."""
+    """Return the last micro-batch and the time of each commit of a table, ascending."""
     table: IcebergTable = open_catalog(settings).load_table(name)
     return sorted(_marked(table, query))
 
@@ -148,7 +148,7 @@ def _marked(table: IcebergTable, query: str) -> Iterator[tuple[int, float]]:
 
 
 def _committed(number: int, commits: list[tuple[int, float]]) -> float:
-    """When the first commit was that has a micro-batch."""
+    """Return the time of the first commit that includes a micro-batch."""
     for last, at in commits:
         if last >= number:
             return at

@@ -1,4 +1,4 @@
-"""A steady load beside a consumer and a reader, for the benchmarks of freshness."""
+"""A steady load on a consumer and a reader, for the benchmarks of freshness."""
 
 import signal
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from benchmarks.freshness_figures import read_notes
 from benchmarks.programs import PATIENCE_SECONDS, cpu_seconds, run_program, wait_for
 
 PAUSE_SECONDS = 0.5
-"""Of the reader, between an answer and its next question."""
+"""Pause of the reader between an answer and its next query."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What makes the load.
+    """A program that makes load.
 
     Parameters
     ----------
     program, arguments
-        The module, and its arguments behind the file for its notes.
+        Module, and its arguments after the file for its notes.
     notes
-        The file for its notes.
+        File for its notes.
     seconds
-        How long it takes.
+        Duration.
     expected
-        How many names of sources the polls of the reader will have seen in the end.
+        Number of source names that the reader's polls find in total.
     """
 
     program: str
@@ -40,18 +40,18 @@ class Load:
 def run_load(
     folder: Path, environment: dict[str, str], consumer: "Popen[bytes]", server: tuple[str, int], load: Load
 ) -> dict[str, float]:
-    """Run a load and a reader until all has been seen, then end the consumer; return the processor time of each.
+    """Run a load and a reader until all is read, then end the consumer; return the load's processor time by program.
 
     Parameters
     ----------
     folder
-        Where the notes and logs go. The notes of the reader are in ``polls``.
+        Folder for notes and logs. The notes of the reader are in ``polls``.
     environment
-        Of the programs.
+        Environment of the programs.
     consumer
-        The consumer, which is at work.
+        A consumer that is ready.
     server
-        Name and process of the server that all of them use.
+        Name and process ID of the server that all programs use.
     load
         The load.
     """

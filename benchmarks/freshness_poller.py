@@ -1,7 +1,7 @@
-"""Asks DuckDB again and again for what is new in bronze, through one open session of the reader's, until SIGTERM.
+"""Polls DuckDB for new rows of bronze, in one open session of the reader, until SIGTERM.
 
 Run as ``python -m benchmarks.freshness_poller NOTES PAUSE_SECONDS``. A line of the notes is
-``{"began", "at", "seen": [[name, micro-batch, rows], ...]}``; `at` is when the rows were in hand.
+``{"began", "at", "seen": [[name, micro-batch, rows], ...]}``; `at` is the time when the rows were received.
 """
 
 import json
@@ -20,7 +20,7 @@ _NEW = (
 
 
 def main() -> None:
-    """Ask, note, pause."""
+    """Query, record the result, and pause, until a signal."""
     notes, pause = Path(sys.argv[1]), float(sys.argv[2])
     ended: list[int] = []
     with (

@@ -1,7 +1,7 @@
-"""Sends messages at a steady pace, as ``producer events`` makes and sends them, and notes when.
+"""Sends messages at a steady rate, as ``producer events`` does, and records when.
 
 Run as ``python -m benchmarks.freshness_sender NOTES TOPIC GROUPS PER_SECOND``. A line of the notes is a group of
-messages, ``{"due", "at", "places": {partition: [first, last]}}``: `at` is when the group was handed to the client.
+messages, ``{"due", "at", "places": {partition: [first, last]}}``: `at` is the time when the client got the group.
 """
 
 import json
@@ -21,7 +21,7 @@ MESSAGES = 100
 
 
 def main() -> None:
-    """Send a group each time that one is due."""
+    """Send each group when it is due."""
     path, topic, groups, per_second = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     settings = load_settings()
     sending = Sending(settings.kafka, topic)

@@ -1,4 +1,4 @@
-"""Run the sides of a benchmark, and take their figures.
+"""Run the sides of a benchmark, and collect their figures.
 
 A benchmark is a module ``benchmarks.<name>`` with ``run(options: Options) -> Report``; ``benchmarks/__main__.py`` lists
 them, prints the report and writes it to docs/benchmarks/ (see :mod:`benchmarks.report`).
@@ -48,25 +48,25 @@ __all__ = [
 
 WORK = ROOT / "target" / "bench"
 FOLDER_VARIABLE = "BENCH_FOLDER"
-"""Names the run's own folder to a side: it is empty at the start, and gone after the run."""
+"""Variable with a side's own folder for the run, which is empty at the start and deleted after the run."""
 
 _LAST_LINES = 30
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large a benchmark is.
+    """Size of a benchmark.
 
     Parameters
     ----------
     files
-        Files of a backlog.
+        Number of files in a backlog.
     repeat
-        Runs of each side; the median counts.
+        Number of runs of each side; the report has the median.
     seconds
-        How long a steady load lasts.
+        Duration of a steady load.
     predict
-        Whether the model predicts from what was measured before.
+        Whether the model predicts from earlier measurements.
     """
 
     files: int = 1_000
@@ -77,17 +77,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the things that are compared.
+    """A program that a benchmark compares with others.
 
     Parameters
     ----------
     name
-        What it is called in the report.
+        Name in the report.
     command
-        What runs it; in its last line of output it may print its figures as a JSON object.
+        Command line; the last line of its output may be its figures as a JSON object.
     environment
         Added to :func:`clean_environment`. In the values, ``{folder}`` stands for the run's own folder and ``{run}``
-        for that folder's name, which no other run has.
+        for the unique name of that folder.
     """
 
     name: str
@@ -97,22 +97,22 @@ class Side:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run of a side took.
+    """Measurements of one run of a side.
 
     Parameters
     ----------
     side
         Name of the side.
     seconds
-        What the side says that its work took (``seconds`` in its figures); else that of the whole process.
+        Time of the side's work (``seconds`` in its figures) if it prints that; else time of the whole process.
     process_seconds
         From the start of the process to its end.
     peak
         Highest resident memory.
     figures
-        What the side printed.
+        Figures printed by the side.
     cpu_seconds
-        Time of processors, of the whole tree of processes: unlike the others, the same on a machine that is shared.
+        Processor time of the whole process tree: unlike the other figures, it does not depend on other load.
     """
 
     side: str
@@ -124,25 +124,25 @@ class Sample:
 
     @property
     def peak_rss_mib(self) -> float:
-        """Highest resident memory of the whole tree of processes, in MiB."""
+        """Highest resident memory of the whole process tree, in MiB."""
         return self.peak.total
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for a JSON file."""
+        """Return the sample as a dictionary for a JSON file."""
         return asdict(self)
 
 
 class SideFailedError(Exception):
-    """A side ended with an error: there are no figures."""
+    """A side ended with an error and has no figures."""
 
 
 def module(name: str, *arguments: object) -> tuple[str, ...]:
-    """Command that runs a Python module in this environment, e.g. ``consumer`` or ``benchmarks.sides.usual``."""
+    """Return the command for a Python module in this environment, e.g. ``consumer`` or ``benchmarks.sides.usual``."""
     return (sys.executable, "-m", name, *(str(argument) for argument in arguments))
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """Make the environment of a side: an embedded lake in `folder`, none of the caller's ``LAKE_*`` and ``AWS_*``."""
+    """Return the environment of a side: an embedded lake in `folder`, without the caller's ``LAKE_*`` and ``AWS_*``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAKE_", "AWS_"))}
     return kept | {
         FOLDER_VARIABLE: str(folder),
@@ -155,19 +155,19 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def run_side(side: Side) -> Sample:
-    """Run a side once, in an empty folder of its own.
+    """Run a side once, in its own empty folder.
 
     Raises
     ------
     SideFailedError
-        It ended with an error; the last lines that it wrote are in the message.
+        The side ended with an error; the message has the last lines of its output.
     """
     (WORK / "runs").mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_slug(side.name)}-", dir=WORK / "runs"))
     try:
         own = {name: text.format(folder=folder, run=folder.name) for name, text in side.environment.items()}
         outcome = folder / "stdout", folder / "stderr"
-        # Files, not pipes: a JVM that ends a moment after its driver holds a pipe open.
+        # Files, not pipes: a JVM that ends a moment after its driver keeps a pipe open.
         with outcome[0].open("wb") as output, outcome[1].open("wb") as errors:
             began = time.monotonic()
             process = subprocess.Popen(
@@ -189,7 +189,7 @@ def run_side(side: Side) -> Sample:
 
 
 def measure(sides: Sequence[Side], repeat: int) -> list[Sample]:
-    """Run all sides `repeat` times, in turns (A B C A B C …), so that a slow minute hits each of them."""
+    """Run all sides `repeat` times, in turns (A B C A B C …), so that a slow minute affects all of them."""
     samples = []
     for turn in range(repeat):
         for side in sides:
@@ -202,7 +202,7 @@ def measure(sides: Sequence[Side], repeat: int) -> list[Sample]:
 
 
 def medians(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """Take the median of each side's runs, figure by figure; a figure that is no number is that of the first run."""
+    """Return the median of each side's runs by figure; figures that are not numbers are from the first run."""
     by_side: dict[str, list[Sample]] = {}
     for sample in samples:
         by_side.setdefault(sample.side, []).append(sample)
@@ -210,7 +210,7 @@ def medians(samples: Sequence[Sample]) -> dict[str, Sample]:
 
 
 def last_line_figures(output: str) -> dict[str, Any]:
-    """Read the JSON object in the last line of an output; none where that line is something else."""
+    """Return the JSON object in the last line of an output; empty if the line is not a JSON object."""
     lines = output.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else {}

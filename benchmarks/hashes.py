@@ -12,7 +12,7 @@ SIDES = {
 }
 NATIVE = "native, of rows"
 _RECORDS = 1_000
-_FILES = 5  # a fifth of the files of a backlog
+_FILES = 5  # divisor of the number of files of a backlog
 
 ABOUT = [
     "Rows of `bronze.events` in memory, a batch for each file of 1,000 records. *Microseconds* are processor time for "
@@ -24,7 +24,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Hash the same rows by all sides."""
+    """Hash the same rows with all sides."""
     about_machine = machine()
     landed = land(Input(max(options.files // _FILES, 10), _RECORDS))
     landed.warm_up()

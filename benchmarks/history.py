@@ -1,4 +1,4 @@
-"""Silver and gold while their tables grow: a micro-batch of silver, and late rows in a product of many windows."""
+"""Silver and gold as their tables grow: a micro-batch of silver, and late rows in a product with many windows."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run all of it once; the sizes are multiples of the number of files in the options, of 50 rows each."""
+    """Run the benchmark once; sizes are multiples of the number of files in the options, with 50 rows each."""
     about_machine = machine()
     sizes = [options.files * _ROWS_OF_A_FILE * times for times in (1, 10, 100)]
     windows = options.files * 1_000

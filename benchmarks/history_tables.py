@@ -1,4 +1,4 @@
-"""Bronze and silver with a long history, made in little time: rows are written to the tables as the consumer does."""
+"""Create bronze and silver with a long history quickly, with rows written to the tables as the consumer does."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -45,16 +45,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class History:
-    """The tables of a stream, to which micro-batches are added.
+    """The tables of a stream, with methods that add micro-batches.
 
     Parameters
     ----------
     spark, settings
-        The session of a lake, and its settings.
+        Session and settings of a lake.
     spread
-        The event times of silver's rows are in this time before :data:`NOW`.
+        Period before :data:`NOW` that has the event times of silver's rows.
     users
-        How many users there are.
+        Number of users.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, spread: timedelta, users: int = 100_000) -> None:
@@ -72,7 +72,7 @@ class History:
         self.rows = 0
 
     def keep(self, rows: int) -> None:
-        """Let silver have so many rows more, each with a key of its own, as if it had kept them of bronze."""
+        """Add rows to silver, each with its own key, as if silver had kept them from bronze."""
         while rows > 0:
             count = min(rows, _ROWS_OF_A_FILE)
             self._keep(self._columns(np.arange(self.rows, self.rows + count), self._spread))
@@ -80,7 +80,7 @@ class History:
             rows -= count
 
     def keep_late(self, rows: int, days: int) -> None:
-        """The same, of users and times that silver has already, of the last days, in one micro-batch."""
+        """Add rows to silver in one micro-batch, with users and times that silver already has, from the last days."""
         chance = np.random.default_rng(self.micro_batches)
         columns = self._columns(chance.choice(self.rows, min(self.rows, rows * 1_000), replace=False), self._spread)
         of_days = pc.greater_equal(columns["event_timestamp"], pa.scalar(NOW - timedelta(days=days)))
@@ -91,7 +91,7 @@ class History:
     def _keep(self, columns: dict[str, Any]) -> None:
         names, count = silver_tables(STREAM), len(columns[SOURCE])
         columns[CONTENT_HASH] = _random_bytes(count)
-        # Bronze's marker has to follow. Its rows are not read again, and are left out.
+        # Bronze's marker has to keep up. Its rows are not read again, so they are omitted.
         self._append(stream_tables(STREAM).bronze, bronze_query(STREAM), self._marker("bench"), None)
         self._append_ledger(count)
         marker = self._marker(self._bronze_id, contents=str((NOW - _EPOCH) // _MICROSECOND))
@@ -101,7 +101,7 @@ class History:
         self.micro_batches += 1
 
     def land(self, rows: int, duplicates: float) -> None:
-        """Let bronze have a micro-batch more, some of whose keys are in silver."""
+        """Add a micro-batch to bronze; some of its keys are in silver."""
         numbers = np.arange(self.rows, self.rows + rows)
         again = np.random.default_rng(self.micro_batches).random(rows) < duplicates
         numbers[again] = np.random.default_rng(1).integers(0, max(self.rows, 1), again.sum())
@@ -113,17 +113,17 @@ class History:
 
     @contextmanager
     def deciding(self) -> Iterator[Callable[[SparkSession], bool]]:
-        """Silver's query, which decides what bronze has."""
+        """Yield a function that runs silver's query once on the new rows of bronze."""
         with lease(self._settings.state.database, silver_lease(STREAM)) as held:
             contract = load_contract(self._settings.contracts, STREAM)
             with closing(SilverLayer(self._settings, contract, silver_tables(STREAM))) as layer:
                 yield lambda spark: take(layer, spark, held)
 
     def _columns(self, numbers: Any, spread: timedelta) -> dict[str, Any]:
-        """Columns of events with these numbers: the same number is the same key and the same event time."""
+        """Return columns of events by number: equal numbers have equal keys and equal event times."""
         count = len(numbers)
         width = spread // _MICROSECOND
-        # Multiplied by a prime, so that neighbours are far apart: each file has the times of all.
+        # Multiplied by a prime, so that neighbors are far apart: each file covers the whole period.
         times = (NOW - _EPOCH) // _MICROSECOND - (numbers * 2_654_435_761) % width
         text = numbers.astype("U12")
         return {

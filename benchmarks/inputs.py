@@ -1,4 +1,4 @@
-"""What is landed for a benchmark: made once by the producer with a fixed seed, kept under target/bench/inputs/."""
+"""Landed input of benchmarks, made once by the producer with a fixed seed, and kept in target/bench/inputs/."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ STREAM = "events"
 _SEED = 1
 _START = "2026-11-21T08:00:00Z"
 _LARGE_BYTES = 200_000_000
-# The producer's files are all of one day; here they are of several, in months of one and of two digits.
+# The producer's files are all of one day; these dates spread them over days and months of one and two digits.
 _DAY = b"2026-11-21"
 _DAYS = (b"2026-01-31", b"2026-02-28", b"2026-03-01", b"2026-03-09", b"2026-07-10", b"2026-10-02", _DAY, b"2026-12-30")
 
@@ -29,15 +29,15 @@ class Input:
     Parameters
     ----------
     files, records
-        How many files, and records in each.
+        Number of files, and of records in each.
     style
         ``compact``, or ``spaced`` as Python's ``json.dumps`` writes.
     invalid, corrupt
-        Share of records that break the contract, and of files that are cut short.
+        Share of records that break the contract, and of truncated files.
     duplicates
         Share of records that repeat an earlier one.
     days
-        Whether the files are of several days.
+        Whether the files are from several days.
     """
 
     files: int
@@ -50,20 +50,20 @@ class Input:
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """Name in a report."""
         return f"{self.style}, {self.invalid:.0%} bad"
 
 
 @dataclass(frozen=True)
 class Landed:
-    """A backlog that lies ready.
+    """A backlog on disk.
 
     Parameters
     ----------
     root
-        The landing zone (``LAKE_LANDING``); the files lie below ``events/`` in it.
+        The landing zone (``LAKE_LANDING``); the files are below ``events/``.
     sound_files
-        A JSON file with the paths of those that were not cut short.
+        A JSON file with the paths of the files that are not truncated.
     """
 
     root: Path
@@ -71,7 +71,7 @@ class Landed:
 
     @property
     def folder(self) -> Path:
-        """Folder of the stream's files."""
+        """Folder with the stream's files."""
         return self.root / STREAM
 
     @property
@@ -81,21 +81,21 @@ class Landed:
         return found
 
     def paths(self) -> Iterator[Path]:
-        """All files."""
+        """Return all files."""
         return (path for path in self.folder.rglob("*.json"))
 
     def bytes(self) -> int:
-        """Size of all files."""
+        """Return the total size of the files."""
         return sum(path.stat().st_size for path in self.paths())
 
     def warm_up(self) -> None:
-        """Read all files once, so that each side finds them in memory."""
+        """Read all files once, so that each side finds them in the page cache."""
         for path in self.paths():
             path.read_bytes()
 
 
 def land(wanted: Input) -> Landed:
-    """Make a backlog, or find the one that was made before from the same inputs by the same producer."""
+    """Make a backlog, or return the one made earlier from the same inputs by the same producer."""
     folder = WORK / "inputs" / digest(wanted)
     if not folder.exists():
         new = _empty(folder.with_suffix(".new"))
@@ -113,7 +113,7 @@ def land(wanted: Input) -> Landed:
 
 
 def land_one_large() -> Landed:
-    """Make a backlog of one file of 200 MB, from the files of a sound one."""
+    """Make a backlog of one 200 MB file, from the files of a sound backlog."""
     parts = Input(files=1_000)
     folder = WORK / "inputs" / f"{digest(parts)}-one"
     if not folder.exists():
@@ -130,7 +130,7 @@ def land_one_large() -> Landed:
 
 
 def land_copies(wanted: Input, times: int) -> Landed:
-    """Make a backlog that has each file of another one several times, under other names; as hard links."""
+    """Make a backlog with several hard links, under other names, to each file of another backlog."""
     folder = WORK / "inputs" / f"{digest(wanted)}-by-{times}"
     if not folder.exists():
         new = _empty(folder.with_suffix(".new"))
@@ -145,13 +145,13 @@ def land_copies(wanted: Input, times: int) -> Landed:
 
 
 def vary_days(folder: Path) -> None:
-    """Make the events of each file those of another day, in turn; all else stays, byte for byte."""
+    """Give the events of each file another day, in turn; everything else remains the same, byte for byte."""
     for number, path in enumerate(sorted(folder.rglob("*.json"))):
         path.write_bytes(path.read_bytes().replace(_DAY, _DAYS[number % len(_DAYS)]))
 
 
 def digest(wanted: Input) -> str:
-    """Name of an input: another one for other figures, another producer or another contract."""
+    """Return the name of an input, which changes with the input's properties, the producer and the contract."""
     code = sorted((ROOT / "src" / "producer").rglob("*.py"))
     parts = [json.dumps(asdict(wanted), sort_keys=True).encode(), _START.encode(), *_DAYS]
     parts += [path.read_bytes() for path in [*code, ROOT / "contracts" / f"{STREAM}.yaml"]]

@@ -1,4 +1,4 @@
-"""The judges, beside what only reads the same files: processor time of one process."""
+"""The judges, compared with programs that only read the same files: processor time of one process."""
 
 from benchmarks.harness import Bars, Goal, Options, Report, Side, Table, machine, measure, medians, module
 from benchmarks.inputs import Input, land
@@ -13,7 +13,7 @@ SIDES = {
 NATIVE = "native judge"
 _SHARES = {0.05: 0.6, 0.5: 1.2}
 _RECORDS = 1_000
-_FILES = 5  # a fifth of the files of a backlog
+_FILES = 5  # divisor of the number of files of a backlog
 
 ABOUT = [
     "Files of 1,000 events, 10 % of them cut short, in memory. *Microseconds* are processor time for each record that "
@@ -28,7 +28,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run all sides on each share of bad records."""
+    """Run all sides for each share of bad records."""
     about_machine = machine()
     count = max(options.files // _FILES, 10)
     goals, rows, raw = [], [], []

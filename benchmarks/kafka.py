@@ -1,4 +1,4 @@
-"""A topic to bronze, silver and gold: lakeproof, and the same pipeline in Spark's plain style."""
+"""From a topic to bronze, silver and gold: lakeproof, and the same pipeline in plain Spark."""
 
 import tempfile
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def run(options: Options) -> Report:
     WORK.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kafka-", dir=WORK) as folder, KafkaServer(Path(folder) / "kafka") as kafka:
         kafka.new_topic(_PARTITIONS, name=TOPIC)
-        count = _fill(kafka, landed)  # which reads all files: they are in memory for the side that reads them
+        count = _fill(kafka, landed)  # reads all files, so the side that reads them finds them in the page cache
         of_topic = {
             "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             "LAKE_KAFKA_TOPIC": TOPIC,
@@ -83,7 +83,7 @@ def run(options: Options) -> Report:
 
 
 def _fill(kafka: KafkaServer, landed: Landed) -> int:
-    """Send each record of the files as a message; return how many there are."""
+    """Send each record of the files as a message; return the number of messages."""
     settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers})
     return Sending(settings.kafka, TOPIC).send(_messages(landed)).acknowledged
 

@@ -1,4 +1,4 @@
-"""HTTP load from wrk, as fast as the server answers, and at a given rate."""
+"""HTTP load with wrk, as fast as the server answers, and at a given rate."""
 
 import re
 import shutil
@@ -24,18 +24,18 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
 @dataclass(frozen=True)
 class Load:
-    """What a run of load saw.
+    """Results of a run of load.
 
     Parameters
     ----------
     posts
-        Answers with 2xx.
+        Number of 2xx answers.
     refused
-        Other answers.
+        Number of other answers.
     errors
-        Connections that broke, and time-outs.
+        Number of broken connections and timeouts.
     seconds
-        How long it took.
+        Duration.
     p50, p99
         Seconds from a post to its answer.
     """
@@ -54,16 +54,16 @@ class Load:
 
 
 def as_fast_as_possible(url: str, body: Path, connections: int, seconds: int) -> Load:
-    """Send posts with wrk: each connection sends the next one when it has its answer."""
+    """Send posts with wrk: each connection sends the next post when it has an answer."""
     script = body.with_suffix(".lua")
     script.write_text(_SCRIPT.format(body=body))
     return _wrk(url, script, connections, seconds)
 
 
 def at_a_rate(url: str, body: Path, connections: int, seconds: int, posts_per_second: float) -> Load:
-    """Send posts with wrk: each connection waits for a random time before its next post, as users do.
+    """Send posts with wrk: each connection waits for a random time before its next post, like users.
 
-    A little less than `posts_per_second` is sent, because the answers take time, too.
+    The actual rate is a little below `posts_per_second`, because the answers take time, too.
     """
     script = body.with_suffix(".pauses.lua")
     pause = connections / posts_per_second * 1000
@@ -72,12 +72,12 @@ def at_a_rate(url: str, body: Path, connections: int, seconds: int, posts_per_se
 
 
 def read_wrk(text: str) -> Load:
-    """Read the summary of wrk.
+    """Parse the summary printed by wrk.
 
     Raises
     ------
     SideFailedError
-        It is none.
+        The text is not a summary.
     """
     requests = re.search(r"(\d+) requests in ([\d.]+)(\w+)", text)
     p50, p99 = (re.search(rf"^\s+{share}%\s+([\d.]+)(\w+) *$", text, re.MULTILINE) for share in (50, 99))

@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Description of the machine that runs a benchmark."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ _PACKAGES = ("pyspark", "pyiceberg", "pyarrow", "duckdb", "dlt")
 
 
 def machine() -> dict[str, str]:
-    """Describe the machine, its load at this moment, the commit and the versions."""
+    """Return the machine's hardware and current load, the commit and the versions."""
     return {
         "cores": str(len(os.sched_getaffinity(0))),
         "CPU": _cpu_model(),
@@ -28,7 +28,7 @@ def machine() -> dict[str, str]:
 
 @contextmanager
 def few_cores(cores: int) -> Iterator[None]:
-    """Keep this process, and those that it starts, on so many cores."""
+    """Limit this process and its children to a number of cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:

@@ -1,4 +1,4 @@
-"""What maintenance gains: queries over many small files, and commits to a table with a long history."""
+"""Gain of maintenance: queries over many small files, and commits to a table with a long history."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from benchmarks.minio import Minio, run_minio
 
 _FILES_TIMES = 5
 _FEW_SNAPSHOTS = 10
-_EQUAL = 1.2  # two runs of the same differ by as much
+_EQUAL = 1.2  # two equal runs differ by this much
 _UNMAINTAINED = 1.5
 _BUCKET = "bench"
 _SHOWN = ("p50_s", "p99_s", "processor_s", "prepare_s", "commit_s")

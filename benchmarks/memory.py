@@ -1,11 +1,11 @@
-"""What the consumer takes of memory, with a heap of 2 GB: many files, ten times as many, and a large one."""
+"""Memory of the consumer with a heap of 2 GB: many files, ten times as many files, and one large file."""
 
 from benchmarks.harness import Bars, Goal, Options, Report, Sample, Side, Table, machine, measure, medians, module
 from benchmarks.inputs import Input, Landed, land, land_copies, land_one_large
 
 _HEAP = "2g"
 _TIMES = 10
-# Two runs of the same differ by this much.
+# Two equal runs differ by this much.
 _NO_MORE = 1.1
 
 ABOUT = [
@@ -17,7 +17,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run the consumer over each of the backlogs."""
+    """Run the consumer over each backlog."""
     about_machine = machine()
     many = Input(options.files)
     backlogs = {

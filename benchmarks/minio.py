@@ -1,4 +1,4 @@
-"""A MinIO server for the time of a benchmark."""
+"""A MinIO server for a benchmark."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ class Minio:
     pid: int
 
     def environment(self) -> dict[str, str]:
-        """The ``AWS_*`` variables for a process that is to use it."""
+        """Return the ``AWS_*`` variables for a process that uses the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": _KEY,
@@ -40,20 +40,20 @@ class Minio:
         }
 
     def lake(self, bucket: str) -> dict[str, str]:
-        """The same, and those that put a lake into a bucket."""
+        """Return the ``AWS_*`` variables, and ``LAKE_*`` variables for a lake in a bucket."""
         folders = ("landing", "warehouse", "checkpoints")
         return self.environment() | {f"LAKE_{name.upper()}": f"s3://{bucket}/{name}" for name in folders}
 
     def settings(self) -> S3Settings:
-        """The same as settings."""
+        """Return the settings for this process."""
         return S3Settings(endpoint_url=self.endpoint_url, access_key_id=_KEY, secret_access_key=_SECRET)
 
     def make_bucket(self, name: str) -> None:
-        """Make an empty bucket."""
+        """Create an empty bucket."""
         s3_client(self.settings()).create_bucket(Bucket=name)
 
     def upload(self, bucket: str, prefix: str, root: Path, paths: Iterable[Path]) -> None:
-        """Put files below a prefix, each by its path below `root`."""
+        """Upload files below a prefix, each with its path relative to `root`."""
         client = s3_client(self.settings())
 
         def put(path: Path) -> None:
@@ -65,7 +65,7 @@ class Minio:
 
 @contextmanager
 def run_minio() -> Iterator[Minio]:
-    """Run a server on a free port, with its data in a folder that is gone afterwards."""
+    """Run a server on a free port, with its data in a temporary folder."""
     if not _SERVER.is_file():
         raise SideFailedError("MinIO is missing: `make setup-test` builds it.")
     WORK.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _free_port() -> int:
 
 
 def _wait_until_ready(endpoint_url: str, process: "subprocess.Popen[bytes]") -> None:
-    # Not through a proxy that the environment may name.
+    # Bypass a proxy in the environment.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline and process.poll() is None:

@@ -1,6 +1,6 @@
-"""A capacity model of the pipeline: measure phases apart, fit their costs, and predict what one machine cannot show.
+"""A capacity model of the pipeline: measure phases separately, fit costs, and predict loads beyond one machine.
 
-With ``--predict``, the measurements are those of docs/benchmarks/model.json.
+With ``--predict``, use the measurements in docs/benchmarks/model.json.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ PHASES = {
     "judge": (FILES, ROWS),
     "write": (TASKS, ROWS),
 }
-# What the consumer does by default: see src/lakeproof/settings.py and src/consumer/sources/files/source.py.
+# The consumer's defaults: see src/lakeproof/settings.py and src/consumer/sources/files/source.py.
 LIMITS = Limits(files=10_000, bytes_at_least=512 << 20, silver_rows=500_000, bytes_per_group=8 << 20, groups_per_core=4)
 _REMEMBERED_IN_DRIVER = 1_000_000
 CORES = (10, 100, 1_000)
@@ -66,7 +66,7 @@ ZONE = 10_000_000
 _FILES_OF_A_LISTING = 1_000
 _CATALOG_LATENCY, _STORAGE_LATENCY, _HORIZON_HOURS = 0.05, 0.02, 1
 _HOUR, _DAY = 3_600, 86_400
-_ENOUGH = 0.02  # processor seconds of workers: less is noise, or the driver has done it all
+_ENOUGH = 0.02  # processor seconds of workers: less than this is noise, or the driver did all the work
 _AT_MOST = 25.0
 
 ABOUT = [
@@ -86,7 +86,7 @@ ABOUT = [
 
 @dataclass(frozen=True)
 class Load:
-    """What lands."""
+    """A load on the pipeline."""
 
     name: str
     files_per_second: float
@@ -94,7 +94,7 @@ class Load:
 
     @property
     def rows_per_second(self) -> float:
-        """Events a second."""
+        """Events per second."""
         return self.files_per_second * self.rows_per_file
 
 
@@ -106,11 +106,11 @@ LOADS = (
 
 
 def run(options: Options) -> Report:
-    """Measure, or take what was measured, and predict."""
+    """Measure, or read earlier measurements, and predict."""
     if options.predict:
         before = read_report(DOCS / "model.json")
         return report_of(before.raw, before.machine, before.options)
-    from benchmarks.model_measure import measure, sizes  # it starts servers, which a prediction does not need
+    from benchmarks.model_measure import measure, sizes  # starts servers, which a prediction does not need
 
     about_machine = machine()
     measured = measure(options)
@@ -149,20 +149,20 @@ def report_of(measured: Samples, about_machine: dict[str, str], options: dict[st
 
 @dataclass(frozen=True)
 class Fitted:
-    """A cost, and what it was fitted to."""
+    """A cost and the samples it was fitted to."""
 
     cost: Cost
     samples: Sequence[Sample]
 
     @property
     def middle_error(self) -> float:
-        """Median of how far the samples are from the cost."""
+        """Median of the relative errors of the samples."""
         found = errors(self.cost, self.samples)
         return median(found) if found else 0.0
 
 
 def _fitted(samples: Iterable[Mapping[str, Any]], units: Sequence[str], what: str = "seconds") -> Fitted:
-    """Fit a cost to those that are not held out. Units that do not vary are left out."""
+    """Fit a cost to the samples that are not held out. Units that do not vary are omitted."""
     found = [
         Sample(float(each[what]), {unit: float(each.get(unit, 0)) for unit in units})
         for each in samples
@@ -173,7 +173,7 @@ def _fitted(samples: Iterable[Mapping[str, Any]], units: Sequence[str], what: st
 
 
 def costs_of(measured: Samples) -> dict[str, Fitted]:
-    """The cost of each phase, and of each layer with one core."""
+    """Return the cost of each phase, and of each layer with one core."""
     phases, commits, triggers = measured["phases"], measured["commits"], measured["triggers"]
     largest = max(each["files"] for each in phases if each["phase"] == "list")
     fitted = [each for each in phases if not (each["phase"] in PHASES and _is_largest(each, largest))]
@@ -192,12 +192,12 @@ def costs_of(measured: Samples) -> dict[str, Fitted]:
 
 
 def laws_of(measured: Samples) -> dict[str, Usl]:
-    """Contention and coherence of the tasks of each layer."""
+    """Return contention and coherence of the tasks of each layer."""
     return {layer: fit_usl(_inflations(measured, layer)) for layer in LAYERS}
 
 
 def model_of(measured: Samples, costs: Mapping[str, Fitted], laws: Mapping[str, Usl]) -> Model:
-    """The pipeline as it was measured."""
+    """Return the model of the measured pipeline."""
     still = [each for each in measured["latency"] if each.get("delay") == 0]
     layers = {}
     for name in LAYERS:
@@ -228,7 +228,7 @@ def model_of(measured: Samples, costs: Mapping[str, Fitted], laws: Mapping[str, 
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction of what was not fitted, and what was measured."""
+    """A prediction of a size that was not fitted, and its measured value."""
 
     what: str
     predicted: float
@@ -236,16 +236,16 @@ class Check:
 
     @property
     def error(self) -> float:
-        """How far it is off, as a share."""
+        """Relative error."""
         return error_of(self.predicted, self.measured)
 
     def row(self) -> list[str]:
-        """A row of the report."""
+        """Return a row for the report."""
         return [self.what, f"{self.predicted:.3g}", f"{self.measured:.3g}", f"{self.error:.0%}"]
 
 
 def held_out(measured: Samples, costs: Mapping[str, Fitted], laws: Mapping[str, Usl]) -> list[Check]:
-    """Predict each size that was not fitted: half as large again as any that was, or twice as large."""
+    """Predict each size that was not fitted: 1.5 or 2 times the largest fitted size."""
     found = []
     for layer in LAYERS:
         for cores in sorted({each["cores"] for each in measured["layers"]}):
@@ -269,7 +269,7 @@ def held_out(measured: Samples, costs: Mapping[str, Fitted], laws: Mapping[str, 
 
 
 def _checks_of_latency(measured: Samples) -> list[Check]:
-    """The longest delay of the catalog, by the requests that were counted without one: elapsed."""
+    """Predict elapsed time at the longest delay of the catalog from the number of requests counted without a delay."""
     found = []
     for each in (sample for sample in measured["latency"] if sample.get("held_out")):
         base, requests = _without_delay(measured, each["layer"])
@@ -279,23 +279,23 @@ def _checks_of_latency(measured: Samples) -> list[Check]:
 
 
 def _without_delay(measured: Samples, layer: str) -> tuple[float, float]:
-    """Seconds of a micro-batch of a layer, and its requests to the catalog."""
+    """Return the seconds of a layer's micro-batch without a delay, and its number of requests to the catalog."""
     still = [each for each in _of(measured["latency"], "layer", layer) if each["delay"] == 0]
     return median(each["wall"] for each in still), median(sum(each["catalog"].values()) for each in still)
 
 
 def memory_of(measured: Samples) -> dict[str, float]:
-    """Bytes of the driver's Python for a file, and for a row that silver decides."""
+    """Return the memory of the driver's Python in bytes: per file, per listed file, and per row that silver decides."""
     plan = _fitted(_of(measured["phases"], "phase", "memory of plan and ledger"), (FILES,), "bytes").cost.unit(FILES)
     listed = _fitted(_of(measured["phases"], "phase", "memory of list"), (FILES,), "bytes").cost.unit(FILES)
     silver = [each for each in _of(measured["layers"], "layer", SILVER) if each["cores"] == 1 and each["workers"]]
-    # The highest that Arrow had so far belongs to the largest micro-batch so far.
+    # Arrow's peak so far belongs to the largest micro-batch so far.
     row = max((each["arrow_peak"] / (each[ROWS] + each[REMEMBERED]) for each in silver[-1:]), default=0.0)
     return {"file": plan, "listed file": listed, "row": row}
 
 
 def _shape(measured: Samples, horizon: float) -> Shape:
-    """Events as they were measured, in files of a thousand."""
+    """Return the measured size of events, in files of a thousand."""
     rows = _of(measured["layers"], "layer", BRONZE)
     bytes_per_row = sum(each["bytes"] for each in rows) / sum(each[ROWS] for each in rows)
     return Shape(
@@ -357,7 +357,7 @@ def _latency_table(measured: Samples) -> Table:
 
 
 def _variants(model: Model, shape: Shape) -> dict[str, tuple[Model, Shape]]:
-    """The pipeline, the worst case of contention, and what would be changed, one after the other."""
+    """Return the pipeline, the worst case of contention, and possible changes, each on top of the previous one."""
     in_tasks = with_silver_in_tasks(model)
     return {
         "as it is": (model, shape),
@@ -499,7 +499,7 @@ def _capacity_lines(model: Model, shape: Shape) -> Lines:
 
 
 def _largest_part(model: Model, resource: str, cores: int, shape: Shape, rows_per_second: float) -> str:
-    """The largest part of a layer's micro-batch, if a layer breaks first."""
+    """Return the largest part of a layer's micro-batch, if a layer breaks first."""
     layer = resource.partition(",")[0]
     if layer not in model.layers:
         return ""
@@ -510,7 +510,7 @@ def _largest_part(model: Model, resource: str, cores: int, shape: Shape, rows_pe
 
 
 def _inflations(measured: Samples, layer: str) -> list[tuple[float, float]]:
-    """Processor time of tasks with so many cores over that with one, for each size."""
+    """Return pairs of cores and processor time of tasks, relative to one core, for each size."""
     by_size: dict[tuple[int, int], dict[int, list[float]]] = {}
     for each in _in_tasks(_of(measured["layers"], "layer", layer)):
         by_size.setdefault((each[FILES], each[ROWS]), {}).setdefault(each["cores"], []).append(each["workers"])
@@ -523,7 +523,7 @@ def _inflations(measured: Samples, layer: str) -> list[tuple[float, float]]:
 
 
 def _whole(measured: Samples, layer: str) -> list[tuple[float, float]]:
-    """The same of the largest micro-batch, in which cores wait while the driver works."""
+    """Return these pairs for the whole of the largest micro-batch, where cores wait while the driver works."""
     mine = [each for each in _of(measured["layers"], "layer", layer) if each["held_out"]]
     elapsed = {
         cores: median(_driver(each) + each["workers"] / cores for each in mine if each["cores"] == cores)
@@ -537,7 +537,7 @@ def _by_cores(pairs: Iterable[tuple[float, float]]) -> Iterable[tuple[float, lis
 
 
 def _in_tasks(samples: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those whose work tasks did: the driver does what is small itself."""
+    """Return the samples with work done in tasks: the driver does small work itself."""
     found = list(samples)
     return [each for each in found if each["workers"] >= _ENOUGH] or found
 
@@ -547,7 +547,7 @@ def _driver(sample: Mapping[str, Any]) -> float:
 
 
 def _scheduling(sample: Mapping[str, Any]) -> float:
-    """What the driver does for tasks: on a cluster, the JVM that runs them is another one."""
+    """Return the driver's work for tasks, without the threads that run them: on a cluster, they are in another JVM."""
     return _driver(sample) - float(sample["executor"])
 
 

@@ -1,9 +1,9 @@
-"""The capacity model: costs fitted to measurements by least squares, and what follows from them. Pure functions.
+"""The capacity model: costs fitted to measurements by least squares, and predictions from them. Pure functions.
 
-A layer takes one micro-batch after another. Its driver works alone, then its tasks share the executors' cores. Tasks
+A layer processes one micro-batch at a time. Its driver works alone, then its tasks share the executors' cores. Tasks
 take more processor time the more cores an executor has, by the Universal Scalability Law (Gunther): with N cores, 1 +
-contention * (N-1) + coherence * N * (N-1) times that with one. Tasks of different executors share nothing but the
-driver, whose work grows with their number. All layers share one driver and the same cores.
+contention * (N-1) + coherence * N * (N-1) times the time with one. Tasks of different executors share only the
+driver, whose work grows with the number of tasks. All layers share one driver and the same cores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 FILES, ROWS, TASKS, DATA_FILES, SNAPSHOTS = "files", "rows", "tasks", "data_files", "snapshots"
 REMEMBERED = "remembered"
-"""Rows of silver within the horizon: each micro-batch looks for its keys among them."""
+"""Rows of silver within the horizon: each micro-batch looks up its keys in them."""
 SILVER = "silver"
 _STEPS = 60
 _NOT_OF_DRIVER = ("tasks", "waiting for S3", "looking keys up", "waiting for the catalog")
@@ -24,7 +24,7 @@ _NOT_OF_DRIVER = ("tasks", "waiting for S3", "looking keys up", "waiting for the
 
 @dataclass(frozen=True)
 class Sample:
-    """What a piece of work took, and how large it was."""
+    """Time and size of a piece of work."""
 
     seconds: float
     units: Mapping[str, float]
@@ -32,17 +32,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds, requests or bytes of a piece of work: a fixed part, and one for each unit."""
+    """Seconds, requests or bytes of a piece of work: a fixed part, and a part per unit."""
 
     fixed: float
     each: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, units: Mapping[str, float]) -> float:
-        """That of a piece of work of this size; units that it does not depend on are left out."""
+        """Return the cost of work of this size; units that the cost does not depend on are ignored."""
         return self.fixed + sum(cost * units.get(unit, 0.0) for unit, cost in self.each.items())
 
     def unit(self, name: str) -> float:
-        """The part of one unit."""
+        """Return the part per unit."""
         return self.each.get(name, 0.0)
 
 
@@ -54,21 +54,21 @@ class Usl:
     coherence: float
 
     def inflation(self, cores: float) -> float:
-        """Processor time with so many cores over that with one."""
+        """Return processor time with a number of cores, relative to one core."""
         return 1 + self.contention * (cores - 1) + self.coherence * cores * (cores - 1)
 
     def speedup(self, cores: float) -> float:
-        """Throughput with so many cores over that with one."""
+        """Return throughput with a number of cores, relative to one core."""
         return cores / self.inflation(cores)
 
     @property
     def most_useful(self) -> float:
-        """From how many cores on more of them give less throughput."""
+        """Number of cores beyond which throughput decreases."""
         return sqrt(max(1 - self.contention, 0.0) / self.coherence) if self.coherence else inf
 
 
 def fit_cost(samples: Sequence[Sample], units: Sequence[str]) -> Cost:
-    """Fit a cost to samples: least squares of relative errors, so that small ones count; no part is negative."""
+    """Fit a cost to samples: least squares of relative errors, so that small samples count; no part is negative."""
     if not samples:
         raise ValueError("There are no samples.")
     rows: Any = np.array([[1.0, *(sample.units[unit] for unit in units)] for sample in samples])
@@ -78,7 +78,7 @@ def fit_cost(samples: Sequence[Sample], units: Sequence[str]) -> Cost:
 
 
 def fit_usl(inflations: Iterable[tuple[float, float]]) -> Usl:
-    """Fit the law to pairs of cores and processor time over that with one core."""
+    """Fit the law to pairs of cores and processor time relative to one core."""
     pairs = [pair for pair in inflations if pair[0] > 1]
     if not pairs:
         raise ValueError("There are no samples with more than one core.")
@@ -87,17 +87,17 @@ def fit_usl(inflations: Iterable[tuple[float, float]]) -> Usl:
 
 
 def error_of(predicted: float, measured: float) -> float:
-    """How far a prediction is from what was measured, as a share of that."""
+    """Return the relative error of a prediction."""
     return abs(predicted - measured) / measured
 
 
 def errors(cost: Cost, samples: Iterable[Sample]) -> list[float]:
-    """How far a cost is from each sample."""
+    """Return the relative error of a cost for each sample."""
     return [error_of(cost.of(sample.units), sample.seconds) for sample in samples if sample.seconds > 0]
 
 
 def _nonnegative(rows: Any, wanted: Any) -> list[float]:
-    """Least squares with no negative coefficient: the best of those by any choice of columns."""
+    """Return the least-squares solution without negative coefficients, the best over all subsets of columns."""
     columns = rows.shape[1]
     scale = np.linalg.norm(rows, axis=0)
     best, least = np.zeros(columns), float(np.linalg.norm(wanted))
@@ -115,20 +115,20 @@ def _nonnegative(rows: Any, wanted: Any) -> list[float]:
 
 @dataclass(frozen=True)
 class LayerModel:
-    """What a micro-batch of a layer costs, in processor seconds."""
+    """Costs of a micro-batch of a layer, in processor seconds."""
 
     tasks: Cost
     driver: Cost  # of the driver's Python and JVM
-    python: Cost  # of the driver's Python alone, which is one thread at a time for all layers
+    python: Cost  # of the driver's Python alone, a single thread shared by all layers
     usl: Usl
-    commits: int  # tables that it commits to
-    jobs: int  # of Spark's, each with a task for every group of files
-    data_files: int  # that a task writes
+    commits: int  # number of tables with a commit
+    jobs: int  # number of Spark jobs, each with a task for every group of files
+    data_files: int  # number that a task writes
     catalog_requests: float = 0.0
-    s3_requests: Cost = field(default_factory=lambda: Cost(0.0))  # of a micro-batch with one task
+    s3_requests: Cost = field(default_factory=lambda: Cost(0.0))  # for a micro-batch with one task
 
     def in_tasks(self) -> "LayerModel":
-        """The same, where what the driver does for each row is done by tasks."""
+        """Return the layer with the driver's work per row moved to tasks."""
 
         def without(cost: Cost) -> Cost:
             return Cost(cost.fixed, {unit: each for unit, each in cost.each.items() if unit not in moved})
@@ -141,7 +141,7 @@ class LayerModel:
 
 @dataclass(frozen=True)
 class Limits:
-    """How large micro-batches are, and how they are divided."""
+    """Limits of micro-batches, and of their division into tasks."""
 
     files: int
     bytes_at_least: int
@@ -150,7 +150,7 @@ class Limits:
     groups_per_core: int
 
     def most_bytes(self, cores: int) -> int:
-        """Bytes of a micro-batch of bronze, at most."""
+        """Return the maximum bytes of a micro-batch of bronze."""
         return max(self.bytes_at_least, cores * self.groups_per_core * self.bytes_per_group)
 
 
@@ -159,33 +159,33 @@ class Model:
     """The pipeline."""
 
     layers: Mapping[str, LayerModel]  # bronze first
-    trigger: Cost  # what Spark's streaming query adds to a micro-batch of bronze
-    task: float  # what the driver takes for one more task
-    commit: Cost  # of one table
-    look_up: float  # what a task takes for one more remembered row
+    trigger: Cost  # added by Spark's streaming query to a micro-batch of bronze
+    task: float  # driver's time for one more task
+    commit: Cost  # to one table
+    look_up: float  # task time for one more remembered row
     limits: Limits
-    remembered_in_driver: float = inf  # rows whose keys the driver has in memory, at most
-    executor_cores: int = 4  # that share a machine's memory
-    discovery: Cost = Cost(0.0)  # what a trigger takes to find what landed
-    included_tasks: int = 4  # tasks that the layers were measured with, at most
+    remembered_in_driver: float = inf  # maximum number of rows whose keys the driver keeps in memory
+    executor_cores: int = 4  # number that shares a machine's memory
+    discovery: Cost = Cost(0.0)  # time of a trigger to find landed files
+    included_tasks: int = 4  # maximum number of tasks in the measurements of the layers
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What lands, and where."""
+    """Properties of the landed data and of the lake."""
 
     rows_per_file: float
     bytes_per_row: float
-    horizon: float = 0.0  # of silver, s
-    latency: float = 0.0  # of a request to the catalog, s
+    horizon: float = 0.0  # of silver, in seconds
+    latency: float = 0.0  # of a request to the catalog, in seconds
     snapshots: float = 0.0  # of each table
-    storage_latency: float = 0.0  # of a request to S3, s
-    look_latency: float = 0.0  # of the driver's look at a data file, s
+    storage_latency: float = 0.0  # of a request to S3, in seconds
+    look_latency: float = 0.0  # of the driver's read of a data file, in seconds
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch."""
+    """Size of a micro-batch."""
 
     files: float
     rows: float
@@ -193,7 +193,7 @@ class Batch:
 
 
 def largest_batch(model: Model, layer: str, cores: int, shape: Shape) -> Batch:
-    """The largest micro-batch that a layer takes. Layers after bronze take whole micro-batches of bronze."""
+    """Return the largest micro-batch of a layer. Layers after bronze process whole micro-batches of bronze."""
     limits = model.limits
     bytes_per_file = shape.rows_per_file * shape.bytes_per_row
     files = max(min(limits.files, limits.most_bytes(cores) / bytes_per_file), 1.0)
@@ -204,7 +204,7 @@ def largest_batch(model: Model, layer: str, cores: int, shape: Shape) -> Batch:
 
 
 def batch_of(model: Model, files: float, cores: int, shape: Shape) -> Batch:
-    """A micro-batch of so many files."""
+    """Return a micro-batch with a number of files."""
     limits, rows = model.limits, files * shape.rows_per_file
     wanted = 1 + rows * shape.bytes_per_row // limits.bytes_per_group
     return Batch(files, rows, max(min(wanted, files, limits.groups_per_core * cores), 1.0))
@@ -213,7 +213,7 @@ def batch_of(model: Model, files: float, cores: int, shape: Shape) -> Batch:
 def seconds_by_part(
     model: Model, layer: str, batch: Batch, cores: int, shape: Shape, remembered: float = 0.0
 ) -> dict[str, float]:
-    """What the parts of a micro-batch take, one after the other."""
+    """Return the seconds of each part of a micro-batch; the parts run one after another."""
     costs, units = model.layers[layer], _units(model, batch, remembered)
     is_first = layer == next(iter(model.layers))
     more = max(batch.tasks - model.included_tasks, 0.0)
@@ -243,17 +243,17 @@ def _inflation(model: Model, layer: str, cores: int) -> float:
 
 
 def _waits(model: Model, layer: str, batch: Batch, shape: Shape) -> float:
-    """How long tasks of bronze wait for landed files, which each of them reads one after the other."""
+    """Return the time that tasks of bronze wait for landed files, which each task reads one by one."""
     return batch.files * shape.storage_latency if layer == next(iter(model.layers)) else 0.0
 
 
 def _look_up(model: Model, layer: str, remembered: float) -> float:
-    """What tasks take to look keys up among rows that the driver does not have in memory."""
+    """Return the time of tasks to look up keys in rows that the driver does not have in memory."""
     return model.look_up * max(remembered - model.remembered_in_driver, 0.0) if layer == SILVER else 0.0
 
 
 def use_of(model: Model, rows_per_second: float, cores: int, shape: Shape) -> dict[str, float]:
-    """How much of each resource a load takes, with the largest micro-batches; more than 1 is more than there is."""
+    """Return the share of each resource used by a load, with the largest micro-batches; above 1, it is exceeded."""
     found, of_cores, of_python = {}, 0.0, 0.0
     remembered = rows_per_second * shape.horizon
     for name, layer in model.layers.items():
@@ -268,12 +268,12 @@ def use_of(model: Model, rows_per_second: float, cores: int, shape: Shape) -> di
 
 
 def breaks_first(used: Mapping[str, float]) -> tuple[str, float]:
-    """The resource of which the largest share is used."""
+    """Return the resource with the largest share in use."""
     return max(used.items(), key=lambda each: each[1])
 
 
 def most_rows_per_second(model: Model, cores: int, shape: Shape) -> float:
-    """The largest load that no resource is too small for."""
+    """Return the largest load that exceeds no resource."""
     least, most = 0.0, 1.0
     while breaks_first(use_of(model, most, cores, shape))[1] < 1:
         least, most = most, most * 2
@@ -288,9 +288,9 @@ def most_rows_per_second(model: Model, cores: int, shape: Shape) -> float:
 
 @dataclass(frozen=True)
 class Bill:
-    """What a day of a load costs."""
+    """Daily costs of a load."""
 
-    core_hours: float  # of executors, busy
+    core_hours: float  # busy hours of executors
     driver_hours: float  # processor hours of the driver
     s3_requests: float
     catalog_requests: float
@@ -298,7 +298,7 @@ class Bill:
 
 
 def day_of(model: Model, rows_per_second: float, cores: int, shape: Shape) -> Bill:
-    """What a day costs where all of a load is taken, in the largest micro-batches, by as many pipelines as it needs."""
+    """Return the daily costs of a whole load, in the largest micro-batches, with as many pipelines as it needs."""
     rows, remembered = rows_per_second * 86_400, rows_per_second * shape.horizon
     executors = driver = s3 = catalog = 0.0
     for name, layer in model.layers.items():
@@ -308,7 +308,7 @@ def day_of(model: Model, rows_per_second: float, cores: int, shape: Shape) -> Bi
         in_tasks = layer.tasks.of(units) + _look_up(model, name, remembered)
         executors += count * (in_tasks * _inflation(model, name, cores) + _waits(model, name, batch, shape))
         driver += count * sum(parts[part] for part in parts if part not in _NOT_OF_DRIVER)
-        # A data file is written by its task, and looked at by the driver before the commit.
+        # A data file is written by its task, and read by the driver before the commit.
         s3 += count * (layer.s3_requests.of(units) + 2 * layer.data_files * (batch.tasks - 1))
         catalog += count * layer.catalog_requests
     first = largest_batch(model, next(iter(model.layers)), cores, shape)
@@ -316,21 +316,21 @@ def day_of(model: Model, rows_per_second: float, cores: int, shape: Shape) -> Bi
 
 
 def with_silver_in_tasks(model: Model) -> Model:
-    """The pipeline if silver decided in tasks what its driver decides."""
+    """Return the model with silver's decisions moved from the driver to tasks."""
     return replace(model, layers={**model.layers, SILVER: model.layers[SILVER].in_tasks()})
 
 
 @dataclass(frozen=True)
 class History:
-    """Commits to a table over some time."""
+    """Commits to a table over a period."""
 
     snapshots: float  # at the end
     last_seconds: float  # of the last commit
-    hours: float  # of all
+    hours: float  # of all commits
 
 
 def history_of(commit: Cost, commits: float, kept: float = inf) -> History:
-    """What commits take as snapshots accumulate, of which at most so many are kept."""
+    """Return the costs of commits as snapshots accumulate, up to a number that is kept."""
     growing = min(commits, kept)
     each = commit.unit(SNAPSHOTS)
     base = commit.fixed + commit.unit(DATA_FILES)

@@ -1,4 +1,4 @@
-"""What the model's micro-batches are made of: files of many records and of few, several sizes of each."""
+"""Input of the model's micro-batches: files with many records and with few, each in several sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from pathlib import Path
 from benchmarks.inputs import Input, Landed, land
 
 LARGE, SMALL = 1_000, 50
-"""Records of a file."""
+"""Records per file."""
 _DUPLICATES, _INVALID = 0.05, 0.01
 
 
 @dataclass(frozen=True)
 class Round:
-    """A micro-batch of so many files; one that is held out is predicted, and not fitted."""
+    """A micro-batch with a number of files; if it is held out, it is predicted and not fitted."""
 
     files: int
     records: int
@@ -22,30 +22,30 @@ class Round:
 
 
 def large_rounds(files: int) -> list[Round]:
-    """Micro-batches of files of many records, the largest last: half as large again as any that is fitted."""
+    """Return micro-batches of files with many records; the last is held out, at 1.5 times the largest fitted size."""
     fitted = [Round(max(files // part, 1), LARGE) for part in (8, 4, 2, 1)]
     return [*fitted, Round(files * 3 // 2, LARGE, held_out=True)]
 
 
 def small_rounds(files: int) -> list[Round]:
-    """Micro-batches of files of few records."""
+    """Return micro-batches of files with few records."""
     return [Round(max(count, 1), SMALL) for count in (files // 4, files // 2, files, files * 2)]
 
 
 def backlog(records: int, files: int) -> Landed:
-    """Enough files for one of each of these rounds, and for the first ones, which do not count."""
+    """Make a backlog with enough files for one of each round, and for the warm-up."""
     rounds = large_rounds(files) if records == LARGE else small_rounds(files)
     count = 8 + sum(each.files for each in rounds)
     return land(Input(count, records, invalid=_INVALID, duplicates=_DUPLICATES, days=False))
 
 
 def cut(folder: Path) -> Iterator[Path]:
-    """The files of a backlog, one after the other."""
+    """Return an iterator over the files of a backlog."""
     return iter(sorted(folder.rglob("*.json")))
 
 
 def linked(files: Iterator[Path], folder: Path, count: int) -> list[Path]:
-    """Let the next files land in a folder, as hard links."""
+    """Land the next files in a folder, as hard links."""
     folder.mkdir(parents=True)
     found = []
     for path in islice(files, count):

@@ -1,6 +1,6 @@
-"""Measure what the capacity model is fitted to: each phase, layer and commit at several sizes.
+"""Take the measurements for the capacity model: each phase, layer and commit at several sizes.
 
-Each group of measurements is a side (``benchmarks/sides/model_*.py``) in a process of its own.
+Each group of measurements is a side (``benchmarks/sides/model_*.py``) in its own process.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ _HELD_OUT_SNAPSHOTS = 8
 
 
 def sizes(options: Options) -> int:
-    """Files of the largest micro-batch that is fitted."""
+    """Return the number of files of the largest fitted micro-batch."""
     return max(options.files * 2 // 5, 16)
 
 
@@ -32,13 +32,13 @@ Environment = Mapping[str, str]
 
 
 def landed(files: int) -> dict[str, str]:
-    """Backlogs for micro-batches of up to so many files, as variables of a side."""
+    """Return backlogs for micro-batches of up to a number of files, as variables of a side."""
     found = {"MODEL_LARGE": backlog(LARGE, files), "MODEL_SMALL": backlog(SMALL, files)}
     return {name: str(each.folder) for name, each in found.items()}
 
 
 def measure(options: Options) -> dict[str, Samples]:
-    """Take all measurements: samples by kind."""
+    """Take all measurements; return samples by kind."""
     files = sizes(options)
     environment = landed(files)
     return {name: take(environment, files, options.repeat) for name, take in KINDS.items()}
@@ -76,7 +76,7 @@ def _latency(environment: Environment, files: int, _: int) -> Samples:
             return _side("latency", {**environment, **lake}, *ports, files, *DELAYS)
 
 
-# The longest one last: what goes wrong shows early.
+# The longest one last: errors show early.
 KINDS: dict[str, Callable[[Environment, int, int], Samples]] = {
     "triggers": _triggers,
     "commits": _commits,

@@ -71,7 +71,7 @@ def run(options: Options) -> Report:
 
 
 def fill(kafka: KafkaServer, count: int) -> None:
-    """Send messages, keyed by their ids."""
+    """Send messages keyed by ID."""
     chosen = random.Random(_SEED)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50, "compression.type": "lz4"})
     before: list[tuple[bytes, bytes]] = []

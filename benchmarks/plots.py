@@ -9,7 +9,7 @@ _WIDTH, _HEIGHT, _DPI = 9.0, 3.6, 110
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw what the report has to draw into one PNG; nothing is written where there is none."""
+    """Draw the charts of a report as one PNG; without charts, write nothing."""
     parts: list[Bars | Lines | Histogram] = [*report.bars, *report.lines, *report.histograms]
     if not parts:
         return
@@ -28,7 +28,7 @@ def draw(report: Report, path: Path) -> None:
                 _lines(axes, part)
             case Histogram():
                 _histogram(axes, part)
-    # Without the version that drew it, the same figures give the same bytes.
+    # Omit the matplotlib version: the same figures give the same bytes.
     figure.savefig(path, metadata={"Software": None})
 
 

@@ -1,4 +1,4 @@
-"""Programs of a benchmark that run side by side."""
+"""Programs of a benchmark that run at the same time."""
 
 import subprocess
 import time
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 120
 def run_program(
     name: str, folder: Path, environment: dict[str, str], *arguments: object
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a module until the end of the context; then end it."""
+    """Run a module until the end of the context, then kill it."""
     command = module(name, *arguments)
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
@@ -35,7 +35,7 @@ def run_program(
 def wait_for(
     come: Any, needed: Sequence["subprocess.Popen[bytes]"], expected_seconds: float = 0.0, every: float = 0.5
 ) -> None:
-    """Wait until something has come, while the programs that it needs run."""
+    """Wait for a condition while the needed programs run."""
     deadline = time.monotonic() + expected_seconds + PATIENCE_SECONDS
     while not come():
         if time.monotonic() > deadline or any(program.poll() is not None for program in needed):
@@ -44,7 +44,7 @@ def wait_for(
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and all its descendants, those that ended included."""
+    """Return the processor time of a process and all its descendants, including those that ended."""
     root = psutil.Process(pid)
     total = 0.0
     for process in [root, *root.children(recursive=True)]:

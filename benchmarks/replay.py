@@ -1,4 +1,4 @@
-"""Replay of dead letters, beside the landing of the same records under the right contract."""
+"""Replay of dead letters, compared with landing the same records under the right contract."""
 
 import shutil
 from collections import Counter
@@ -34,7 +34,7 @@ REPLAY = "consumer replay"
 TRY = "lakeproof contract try --all"
 SALVAGE = "consumer replay --salvage"
 VARIANTS = {"bronze only": False, "silver and gold, too": True}
-"""Comparisons, and whether records have a key in them."""
+"""The comparisons, and whether their records have a key."""
 _BAD = 0.01
 _CUT = 1_000
 _AT_LEAST = 0.7
@@ -57,24 +57,24 @@ ABOUT = [
 
 @dataclass(frozen=True)
 class Lake:
-    """Landed files with a right and a wrong contract, and a lake that can be put back as it was before a replay."""
+    """Landed files, a right and a wrong contract, and a lake that can be restored to its state before a replay."""
 
     home: Path
     landed: Landed
 
     @property
     def right(self) -> dict[str, str]:
-        """The environment of a command under the right contract."""
+        """Environment of a command under the right contract."""
         return self._environment("right", self.home / "lake")
 
     @property
     def wrong(self) -> dict[str, str]:
-        """The environment of a command under the wrong contract."""
+        """Environment of a command under the wrong contract."""
         return self._environment("wrong", self.home / "lake")
 
     @property
     def new(self) -> dict[str, str]:
-        """The environment of a command under the right contract, in a lake of its own."""
+        """Environment of a command under the right contract, in a lake of its own."""
         return self._environment("right", "{folder}/lake")
 
     def _environment(self, contracts: str, home: Path | str) -> dict[str, str]:
@@ -86,17 +86,17 @@ class Lake:
         }
 
     def keep(self) -> None:
-        """Keep the lake as it is now."""
+        """Save the current state of the lake."""
         shutil.copytree(self.home / "lake", self.home / "kept")
 
     def put_back(self) -> None:
-        """Put it back as it was kept, in the same place: tables name their files by absolute paths."""
+        """Restore the saved lake to the same place: tables have absolute paths of their files."""
         shutil.rmtree(self.home / "lake")
         shutil.copytree(self.home / "kept", self.home / "lake")
 
 
 def run(options: Options) -> Report:
-    """Fill lakes of dead letters, then replay them, in turns with the backlog."""
+    """Fill lakes with dead letters, then replay them, in turns with the backlog."""
     about_machine = machine()
     landed = land(Input(options.files, invalid=_BAD))
     landed.warm_up()
@@ -140,7 +140,7 @@ def run(options: Options) -> Report:
 
 
 def fates_of(forecast: dict[str, Any]) -> Counter[tuple[str, str, str]]:
-    """What a forecast says of dead letters, as attempts say it: reasons before, outcome, reasons after."""
+    """Return a forecast for dead letters in the form of attempts: reasons before, outcome, reasons after."""
     found: Counter[tuple[str, str, str]] = Counter()
     for each in forecast["changes"]:
         outcome = ReplayOutcome.CLOSED if each["change"] == Change.TO_BRONZE else ReplayOutcome.FAILED
@@ -149,7 +149,7 @@ def fates_of(forecast: dict[str, Any]) -> Counter[tuple[str, str, str]]:
 
 
 def _compare(landed: Landed, repeat: int, *, with_key: bool) -> list[Sample]:
-    """Runs of all sides over one backlog, in turns."""
+    """Run all sides over one backlog, in turns; return the samples."""
     samples = []
     with _lake(landed, with_key=with_key) as lake:
         run_side(_consumer("fill", lake.wrong, "run", STREAM, "--available-now"))
@@ -177,7 +177,7 @@ def _salvage(cut: Landed) -> Sample:
 
 @contextmanager
 def _lake(landed: Landed, *, with_key: bool) -> Iterator[Lake]:
-    """The contracts of a lake that is not filled yet."""
+    """Yield a lake with contracts, but without data."""
     WORK.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="replay-", dir=WORK) as folder:
         home = Path(folder)
@@ -204,7 +204,7 @@ def _consumer(name: str, environment: dict[str, str], *arguments: str) -> Side:
 
 
 def _ratio(samples: list[Sample]) -> float:
-    """Records per second of replay over those of the backlog: the median of the turns, which share their minutes."""
+    """Return the records per second of replay over backlog: the median of the turns, whose runs are close in time."""
     times = {name: [each.seconds for each in samples if each.side == name] for name in (BACKLOG, REPLAY)}
     return median(backlog / replay for backlog, replay in zip(times[BACKLOG], times[REPLAY], strict=True))
 

@@ -1,4 +1,4 @@
-"""Write what a benchmark found: kept as JSON, from which its page, its picture and the summary are made."""
+"""Write a report as JSON, and generate its page and picture and the summary from the JSON."""
 
 import json
 from dataclasses import asdict
@@ -16,7 +16,7 @@ DOCS = ROOT / "docs" / "benchmarks"
 
 
 def write_report(report: Report, docs: Path = DOCS) -> None:
-    """Write JSON, page and picture, and make the summary of all reports anew."""
+    """Write JSON, page and picture, and regenerate the summary of all reports."""
     docs.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(report), indent=1, ensure_ascii=False)
     (docs / f"{report.name}.json").write_text(text + "\n")
@@ -24,7 +24,7 @@ def write_report(report: Report, docs: Path = DOCS) -> None:
 
 
 def render(docs: Path = DOCS) -> None:
-    """Make every page, picture and the summary from the JSON files."""
+    """Generate all pages, pictures and the summary from the JSON files."""
     reports = read_reports(docs)
     for report in reports:
         notes = docs / "notes" / f"{report.name}.md"
@@ -34,7 +34,7 @@ def render(docs: Path = DOCS) -> None:
 
 
 def read_reports(docs: Path = DOCS) -> list[Report]:
-    """Read all reports, in the order of their names."""
+    """Read all reports, sorted by file name."""
     return [read_report(path) for path in sorted(docs.glob("*.json"))]
 
 
@@ -44,7 +44,7 @@ def read_report(path: Path) -> Report:
 
 
 def page(report: Report, notes: str = "") -> str:
-    """Write a report as Markdown, with what somebody noted about it (docs/benchmarks/notes/) below the goals."""
+    """Return a report as Markdown, with handwritten notes (docs/benchmarks/notes/) below the goals."""
     parts = [f"# {report.title}", *report.about]
     if report.goals:
         parts += ["## Goals", _markdown(goals_table(report.goals))]
@@ -64,7 +64,7 @@ def page(report: Report, notes: str = "") -> str:
 
 
 def summary(reports: list[Report]) -> str:
-    """Write the goals of all reports as one page."""
+    """Return the goals of all reports as one page."""
     rows = [
         [f"[{report.name}]({report.name}.md)", goal.text, goal.limit, _seen(goal), _verdict(goal)]
         for report in reports
@@ -85,7 +85,7 @@ def summary(reports: list[Report]) -> str:
 
 
 def goals_table(goals: list[Goal]) -> Table:
-    """Set goals against figures."""
+    """Return a table of goals with their figures."""
     rows = [[goal.text, goal.limit, _seen(goal), _verdict(goal)] for goal in goals]
     return Table("Goals", ["what", "goal", "seen", "met"], rows)
 
@@ -107,7 +107,7 @@ def _markdown(table: Table, *, right: bool = True) -> str:
 
 
 def _seen(goal: Goal) -> str:
-    """A figure with two decimals; small ones with two digits."""
+    """Format a figure with two decimals; small ones with two significant digits."""
     small = 0 < abs(goal.figure) < 0.1
     return f"{goal.figure:{'.2g' if small else '.2f'}} {goal.unit}"
 

@@ -1,4 +1,4 @@
-"""How much memory, and time of processors, a process and its descendants take."""
+"""Memory and processor time of a process and its descendants."""
 
 import contextlib
 import threading
@@ -19,9 +19,9 @@ class PeakMemory:
     Parameters
     ----------
     total
-        Of the whole tree of processes at one moment. Memory that processes share counts for each of them.
+        Of the whole process tree at one moment. Memory shared by processes counts for each of them.
     jvm, driver, workers
-        Of the JVMs, of the process that was started, and of every other one, each at its own highest moment.
+        Of the JVMs, of the started process, and of all other processes, each at its own peak.
     """
 
     total: float = 0.0
@@ -30,7 +30,7 @@ class PeakMemory:
     workers: float = 0.0
 
     def or_higher(self, rss: Mapping[str, float]) -> "PeakMemory":
-        """Take in the figures of one moment."""
+        """Return the maximum of these peaks and the values of one moment."""
         return PeakMemory(
             total=max(self.total, sum(rss.values())),
             jvm=max(self.jvm, rss.get("jvm", 0.0)),
@@ -40,7 +40,7 @@ class PeakMemory:
 
 
 class MemoryWatch:
-    """Looks at a tree of processes ten times a second, from a thread, between ``with`` and its end."""
+    """Context manager that samples a process tree ten times a second, in a thread."""
 
     def __init__(self, pid: int) -> None:
         self.peak = PeakMemory()
@@ -59,7 +59,7 @@ class MemoryWatch:
 
     @property
     def cpu_seconds(self) -> float:
-        """Time of processors that all processes took, each until it was last looked at."""
+        """Processor time of all processes, each until its last sample."""
         return sum(self._cpu.values())
 
     def _watch(self) -> None:
@@ -77,7 +77,7 @@ class MemoryWatch:
                     part = part_of(process.exe(), is_root=process.pid == self._root.pid)
                     if part == "jvm":
                         jvms.add(process.pid)
-                        # What a JVM starts is, for a moment, a second JVM on the same memory.
+                        # A child process of a JVM is, for a moment, a second JVM that shares its memory.
                         if process.ppid() in jvms:
                             continue
                     rss[part] = rss.get(part, 0.0) + process.memory_info().rss / _MIB
@@ -85,7 +85,7 @@ class MemoryWatch:
 
 
 def cpu_by_part(pid: int) -> dict[str, float]:
-    """Time of processors that each part of a tree of processes has taken, with those of its processes that ended."""
+    """Return the processor time of each part of a process tree; for workers, including child processes that ended."""
     root, found = psutil.Process(pid), dict[str, float]()
     for process in [root, *root.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -96,7 +96,7 @@ def cpu_by_part(pid: int) -> dict[str, float]:
 
 
 def part_of(program: str, *, is_root: bool) -> str:
-    """Say which part of the tree a process is, by its program's path: ``jvm``, ``driver`` or ``workers``."""
+    """Return a process's part of the tree, based on its program's path: ``jvm``, ``driver`` or ``workers``."""
     if Path(program).name == "java":
         return "jvm"
     return "driver" if is_root else "workers"

@@ -1,4 +1,4 @@
-"""Samples of windows: lakeproof, and a list of the readings of each window in Spark's state."""
+"""Samples of windows: lakeproof, and a list of each window's readings in Spark's state."""
 
 from benchmarks.harness import Goal, Lines, Options, Report, Sample, Side, Table, machine, measure, medians, module
 from benchmarks.sides.readings import WARM_UP, Load
@@ -84,12 +84,12 @@ def _samples(sample: Sample) -> tuple[int, str]:
 
 
 def _state(sample: Sample, where: str) -> list[float]:
-    """Megabytes after each minute."""
+    """Return megabytes after each minute."""
     return [each[where] / 1e6 for each in sample.figures["state"]]
 
 
 def growth(sample: Sample) -> float:
-    """The most that lakeproof reads again, over what it was when all windows were full for the first time."""
+    """Return the maximum bytes that lakeproof reads again, relative to the minute when all windows were first full."""
     sizes = _state(sample, "disk")[_FULL - 1 :]
     return max(sizes) / sizes[0]
 

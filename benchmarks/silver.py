@@ -9,7 +9,7 @@ _TIMES = (1, 5, 20)
 _DUPLICATES, _STORM = 0.05, 0.9
 _MOST = 1_000_000_000
 _DECIDING = {"driver": _MOST, "tasks": 0}
-"""LAKE_SILVER_DRIVER_ROWS, by who decides."""
+"""Values of LAKE_SILVER_DRIVER_ROWS, by place of the decision."""
 _Figures = Mapping[str, float] | None
 
 ABOUT = [
@@ -22,7 +22,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run both at each size; the sizes are multiples of the number of files in the options, of 1,000 rows each."""
+    """Run both at each size; sizes are multiples of the number of files in the options, with 1,000 rows each."""
     about_machine = machine()
     smallest = options.files * _ROWS_OF_A_FILE
     cases = [(smallest * times, _DUPLICATES) for times in _TIMES] + [(smallest, _STORM)]

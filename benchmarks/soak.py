@@ -1,4 +1,4 @@
-"""A stream that is maintained beside itself, for minutes or hours: what must not grow does not grow."""
+"""A stream with maintenance for minutes or hours: memory, files, snapshots and times do not grow."""
 
 import json
 import os
@@ -55,7 +55,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Run the stream for the time of the options, and look at it every few seconds."""
+    """Run the stream for the time in the options, and sample it every few seconds."""
     about_machine = machine()
     WORK.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="soak-", dir=WORK) as folder:
@@ -98,7 +98,7 @@ def run(options: Options) -> Report:
 
 
 def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, Any]], int, list[dict[str, Any]]]:
-    """Return the samples, what the consumer timed, and how many maintenances there were and which of them failed."""
+    """Return the samples, the consumer's timings, the number of maintenances, and the failed ones."""
     environment = clean_environment(folder) | _MAINTENANCE
     own = {name: value for name, value in environment.items() if name.startswith("LAKE_")}
     settings = settings_of(own | {"LAKE_GOLD": ROOT / "gold"})
@@ -156,7 +156,7 @@ def _sizes(settings: Settings) -> Sample:
 
 
 def _medians(notes: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> list[float]:
-    """The median of what was noted up to each sample, since the one before it; that one's again where nothing was."""
+    """Return the median timing between each sample and the one before; the last median if there are no timings."""
     found, last, before = [], 0.0, 0.0
     for sample in samples:
         seconds = [each["seconds"] for each in notes if before < each["at"] <= sample["absolute"]]
@@ -167,12 +167,12 @@ def _medians(notes: Sequence[dict[str, Any]], samples: Sequence[Sample]) -> list
 
 
 def _parts(values: Sequence[float]) -> list[Sequence[float]]:
-    """The values in so many parts of about the same length."""
+    """Split values into three parts of about the same length."""
     length = max(len(values) // _PARTS, 1)
     return [values[:length], values[length : 2 * length] or values, values[2 * length :] or values]
 
 
 def _growth(values: Sequence[float]) -> float:
-    """The median of the last part over that of the one before."""
+    """Return the ratio of the medians of the last part and the one before."""
     _, middle, last = (statistics.median(part) for part in _parts(values))
     return last / middle if middle else 1.0

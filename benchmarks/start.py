@@ -1,4 +1,4 @@
-"""How long a start takes when there is nothing to do."""
+"""Time of a start with nothing to do."""
 
 from tempfile import TemporaryDirectory
 

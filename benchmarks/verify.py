@@ -1,4 +1,4 @@
-"""``reader verify`` against DuckDB's own reading of the same files to Parquet."""
+"""``reader verify``, compared with DuckDB converting the same files to Parquet."""
 
 from tempfile import TemporaryDirectory
 

@@ -1,4 +1,4 @@
-"""``reader verify --new`` after one more micro-batch, beside ``--all``, on a lake that is proven."""
+"""``reader verify --new`` after one more micro-batch, compared with ``--all``, on a proven lake."""
 
 import os
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ ABOUT = [
 
 
 def run(options: Options) -> Report:
-    """Fill a lake, prove it, and prove what comes."""
+    """Fill a lake, prove it, and prove new micro-batches."""
     about_machine = machine()
     more = _MORE_FILES * options.repeat
     landed = land(Input(options.files + more, invalid=0.05))

@@ -1,4 +1,4 @@
-"""``lakeproof contract try`` over all that has landed, beside the consumer that landed it."""
+"""``lakeproof contract try`` on all landed files, compared with the consumer that landed their records."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,7 +93,7 @@ def run(options: Options) -> Report:
 
 
 def _new_contract(folder: Path) -> Path:
-    """The contract of the stream, with one more allowed value."""
+    """Write the stream's contract with one more allowed value."""
     text = (ROOT / "contracts" / "events.yaml").read_text()
     value = "          - value: page_view\n"
     path = folder / "contracts" / "events.yaml"

@@ -1,8 +1,8 @@
-"""A Spark standalone cluster as processes of 127.0.0.1: a master and workers of one core each, beside no file of ours.
+"""A Spark standalone cluster as local processes: a master and one-core workers without access to our files.
 
-A worker lives in a mount namespace of its own in which the repository and the folders of the tests are empty, has its
-own working folder, its own Python environment, and none of our environment variables. Where the machine permits no
-mount namespace, a worker could see the files, and the rest is the same.
+A worker runs in its own mount namespace, in which the repository and the folders of the tests are empty. It has its
+own working folder and Python environment, and none of our environment variables. On a machine that permits no mount
+namespace, a worker could see the files; the rest is the same.
 """
 
 import os
@@ -23,7 +23,7 @@ _HIDING = 'for folder in $HIDDEN; do mount --bind "$EMPTY" "$folder" || exit 1; 
 
 
 class Master(Server):
-    """The master; it remembers workers and applications over a restart."""
+    """The master; it keeps its workers and applications across a restart."""
 
     name = "Spark's master"
 
@@ -45,14 +45,14 @@ class Master(Server):
 
     def options(self) -> dict[str, Any]:
         recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}"
-        # The next start of a master that was killed is to find its port free again.
+        # The port of a killed master must be free for the next start.
         return {"env": _bare() | {"SPARK_MASTER_OPTS": recovery}}
 
     def answers(self) -> bool:
         return answers(f"http://127.0.0.1:{self._page}/json/")
 
     def kill(self) -> None:
-        """End it as a crash does; it can be started again."""
+        """Kill the master; it can be started again."""
         self.process.kill()
         self.stop()
 
@@ -90,11 +90,11 @@ class Worker(Server):
         return answers(f"http://127.0.0.1:{self._page}/json/")
 
     def executors(self) -> list[psutil.Process]:
-        """Its executors that run."""
+        """Return the running executors."""
         return [child for child in self.process.children() if child.name() == "java"]
 
     def kill(self, *, executors: bool = False) -> None:
-        """End it as a crash does, with its executors or without; it can be started again."""
+        """Kill the worker, optionally with its executors; it can be started again."""
         left = self.process.children(recursive=True) if executors else []
         self.process.kill()
         self.stop()
@@ -109,16 +109,16 @@ class Cluster:
     Parameters
     ----------
     folder
-        Where the master keeps what it remembers.
+        Folder for the master's recovery data.
     variables
-        Environment of the executors: how they reach storage.
+        Environment variables of the executors with access to storage.
     hidden
-        Folders that no worker sees, beside the repository.
+        Folders hidden from workers, besides the repository.
     """
 
     def __init__(self, folder: Path, variables: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
         self._stack = ExitStack()
-        # Outside of what is hidden.
+        # Outside the hidden folders.
         self.own = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="cluster-")))
         self.environment = make_environment(self.own / "env")
         with ExitStack() as stack:
@@ -144,7 +144,7 @@ class Cluster:
 
 
 def make_environment(folder: Path) -> Path:
-    """Make a Python environment that has what ours has, and copies of our packages in place of links to them."""
+    """Make a copy of our Python environment, with copies of our packages in place of links to them."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     ours, theirs = (Path(f"{top}/lib/python3.{sys.version_info.minor}/site-packages") for top in (sys.prefix, folder))
     shutil.rmtree(theirs)
@@ -155,7 +155,7 @@ def make_environment(folder: Path) -> Path:
 
 
 def _linked(source: str, target: str) -> None:
-    """Link a file, which takes no time and no space; copy it from another file system."""
+    """Hard-link a file, which takes no time and no space; copy it from another file system."""
     try:
         os.link(source, target)
     except OSError:
@@ -174,7 +174,7 @@ def _can_hide() -> bool:
 
 
 def _bare() -> dict[str, str]:
-    """What a service would be started with, and a quick start with little memory."""
+    """Return the environment of a service, with options for a quick start with little memory."""
     own = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
     java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
     return own | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": java}

@@ -1,4 +1,4 @@
-"""What all tests share: real servers, fresh buckets, and settings that nothing outside the test can change."""
+"""Fixtures for all tests: real servers, fresh buckets, and settings isolated from the caller's environment."""
 
 import importlib
 import os
@@ -31,9 +31,9 @@ from tests.servers import (
 from lakeproof.settings import S3Settings, Settings, settings_of
 from lakeproof.storage.s3 import s3_client
 
-# The tests run the same examples each time, wherever they run; `make fuzz` looks for new ones.
-# Where the variable CI is set, Hypothesis's own defaults are derandomized: each profile says what it means.
-# A test that has a number of examples of its own gets it from `selection.examples`.
+# Tests run the same examples each time, everywhere; `make fuzz` looks for new ones.
+# If the variable CI is set, Hypothesis's defaults are derandomized, so each profile is explicit.
+# A test with its own number of examples gets it from `selection.examples`.
 hypothesis.settings.register_profile("few", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.register_profile("fuzz", derandomize=False, max_examples=1_000, deadline=None, print_blob=True)
@@ -41,33 +41,33 @@ hypothesis.settings.load_profile("all" if ALL else "few")
 
 ROOT = Path(__file__).parents[1]
 MAX_MEMORY = min(8 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-"""Bytes that the process of the tests may have; a JVM or a server that it starts may have as many again."""
+"""Memory limit of the test process in bytes; a JVM or server that it starts may use as much again."""
 ServerT = TypeVar("ServerT", bound=Server)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Limit the memory of the tests, and keep the programs that they start from inheriting ignored signals."""
-    if not hasattr(config, "workerinput"):  # pytest-xdist's processes report to the one that starts them
+    """Limit the memory of the tests, and prevent the programs that they start from inheriting ignored signals."""
+    if not hasattr(config, "workerinput"):  # pytest-xdist's workers report to their parent
         config.pluginmanager.register(Durations(config))
     _answer_ignored_signals()
-    # A test that runs away ends in a MemoryError of its own, before it takes the machine.
+    # A runaway test gets a MemoryError before it uses up the machine.
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if soft == resource.RLIM_INFINITY or soft > MAX_MEMORY:
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, hard))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what runs only with ``ALL=1``, unless a test is named on the command line."""
+    """Deselect tests that run only with ``ALL=1``, unless a test is named on the command line."""
     if ALL or any("::" in argument for argument in config.args):
         return
-    # Those that are marked `long` as well are chosen by -m.
+    # -m selects those that are also marked `long`.
     left_out = [item for item in items if item.get_closest_marker("all") and not item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item.get_closest_marker("long") or not item.get_closest_marker("all")]
 
 
 def _answer_ignored_signals() -> None:
-    """Answer what nohup (SIGHUP) or a shell's background (SIGINT) ignores: a handler, unlike that, is not inherited."""
+    """Handle signals ignored by nohup (SIGHUP) or a shell's background (SIGINT): handlers are not inherited."""
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -79,8 +79,8 @@ def _own_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("LAKE_", "AWS_"))]:
             patch.delenv(name)
-        patch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it, and tables would be cut to fit
-        # Neither the instance metadata service nor a profile of the user's may answer for a key.
+        patch.delenv("COLUMNS", raising=False)  # set by pytest-xdist; tables would be truncated
+        # Credentials must not come from the instance metadata service or the user's profile.
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
@@ -96,35 +96,35 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """A Postgres server for the whole test run; a test makes databases of its own in it."""
+    """A Postgres server for the whole test run; each test creates its own databases."""
     with _started(lambda: PostgresServer(tmp_path_factory.mktemp("postgres"))) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def start_rest_catalog() -> Iterator[Callable[..., RestCatalogServer]]:
-    """Start REST catalogs, each with a folder and a warehouse of its own; they stop at the end of the test run."""
+    """Start REST catalogs, each with its own folder and warehouse; they stop at the end of the test run."""
     with ExitStack() as stack:
         yield lambda *arguments: stack.enter_context(_started(lambda: RestCatalogServer(*arguments)))
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A Kafka broker for the whole test run; a test makes topics of its own in it."""
+    """A Kafka broker for the whole test run; each test creates its own topics."""
     with _started(lambda: KafkaServer(tmp_path_factory.mktemp("kafka"))) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
-    """A schema registry for the whole test run; a test has subjects of its own in it."""
+    """A schema registry for the whole test run; each test uses its own subjects."""
     with _started(lambda: RegistryServer(tmp_path_factory.mktemp("registry"))) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def native() -> ModuleType:
-    """The module of the native judge. Only a machine without cargo may lack it: its tests are skipped there."""
+    """The module of the native judge. Its tests are skipped without it, but only on a machine without cargo."""
     try:
         module = importlib.import_module("native_judge")
     except ImportError as error:
@@ -134,7 +134,7 @@ def native() -> ModuleType:
     stamp = ROOT / ".venv" / "native.stamp"
     lines = stamp.read_text().splitlines() if stamp.exists() else []
     for digest, path in (line.split(maxsplit=1) for line in lines):
-        # The other line is that of the compiler's version.
+        # The other line has the compiler's version.
         if path.startswith("src/") and not _has(ROOT / path, digest):
             pytest.fail("The native judge was built from other sources: run `make setup`.", pytrace=False)
     return module
@@ -154,7 +154,7 @@ def bucket(minio: Minio) -> str:
 
 @pytest.fixture
 def s3_settings(minio: Minio) -> S3Settings:
-    """How to reach the test's MinIO."""
+    """Settings for the test's MinIO."""
     return minio.settings()
 
 
@@ -172,7 +172,7 @@ def lake_settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def s3_lake_settings(tmp_path: Path, bucket: str, s3_settings: S3Settings) -> Settings:
-    """Settings of a lake whose data and checkpoints lie in a fresh bucket; catalog and landing log stay local."""
+    """Settings of a lake with data and checkpoints in a fresh bucket; catalog and landing log are local."""
     return settings_of(
         {
             "LAKE_HOME": tmp_path / "lake",

@@ -1,7 +1,7 @@
-"""How long the tests take: each run stores it, and a run of the whole suite is compared with the folders' budgets.
+"""Durations of the tests: each run stores them, and a run of the whole suite is compared with the folders' budgets.
 
-``python -m tests.durations`` prints the table of the newest runs. Budgets are shares of the whole, since seconds depend
-on the machine. A folder over its budget is named at the end of the run, which it does not fail.
+``python -m tests.durations`` prints the table of the newest runs. Budgets are shares of the total, since seconds depend
+on the machine. The end of a run lists each folder over its budget, which does not fail the run.
 """
 
 import csv
@@ -18,11 +18,11 @@ BUDGETS = Path(__file__).parent / "budgets.csv"
 STORED = "durations/{}"
 RUN = "all" if ALL else "default"
 SLOW_PERCENT = 0.5
-"""A new test that takes more of the whole is named."""
+"""A new test that takes more than this share of the total is reported."""
 
 
 class Share(NamedTuple):
-    """What a folder takes of the whole."""
+    """A folder's share of the total."""
 
     folder: str
     tests: int
@@ -32,13 +32,13 @@ class Share(NamedTuple):
 
 
 def read_budgets(run: str) -> dict[str, float]:
-    """Percent of the whole by folder; a test belongs to the longest path that it is below."""
+    """Return percent of the total by folder; a test belongs to the longest folder path that contains it."""
     with BUDGETS.open(encoding="utf-8", newline="") as file:
         return {row["folder"]: float(row[run]) for row in csv.DictReader(file)}
 
 
 def shares(seconds: Mapping[str, float], budgets: Mapping[str, float]) -> list[Share]:
-    """The folders, the slowest one first."""
+    """Return the folders, the slowest first."""
     spent, tests = dict.fromkeys(budgets, 0.0), dict.fromkeys(budgets, 0)
     for test, duration in seconds.items():
         folder = max((each for each in budgets if test.startswith(f"{each}/")), key=len)
@@ -52,7 +52,7 @@ def shares(seconds: Mapping[str, float], budgets: Mapping[str, float]) -> list[S
 
 
 def findings(seconds: Mapping[str, float], known: Iterable[str], budgets: Mapping[str, float]) -> list[str]:
-    """Folders over their budgets; slow tests that no earlier run has stored."""
+    """Return messages about folders over their budgets, and slow tests that no earlier run has stored."""
     lines = [
         f"{each.folder} takes {each.percent:.1f} % of the whole; its budget is {each.budget:.1f} %"
         for each in shares(seconds, budgets)
@@ -65,7 +65,7 @@ def findings(seconds: Mapping[str, float], known: Iterable[str], budgets: Mappin
 
 
 class Durations:
-    """A plugin that stores how long each test took, and names what has become slow."""
+    """A plugin that stores the duration of each test, and reports slow folders and tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._whole = config.args == config.getini("testpaths") and not config.option.keyword
@@ -77,8 +77,8 @@ class Durations:
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Store the durations, and say what was found."""
-        cache = getattr(self._config, "cache", None)  # there is none with -p no:cacheprovider
+        """Store the durations, and print the findings."""
+        cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
         if cache is None or not self._seconds:
             return
         key = STORED.format(RUN)
@@ -95,7 +95,7 @@ class Durations:
 
 
 def main() -> None:
-    """Print the table of each kind of run that is stored."""
+    """Print the table of each stored kind of run."""
     for run in ("default", "all"):
         stored = Path(".pytest_cache/v") / STORED.format(run)
         if not stored.exists():

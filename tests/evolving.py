@@ -1,4 +1,4 @@
-"""A contract in two versions, each change of a column that can be made between them, and records of both."""
+"""A contract in two versions with every allowed change of a column, and records of both."""
 
 import json
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ NEW: dict[str, Any] = {
     "alias": "m",
 }
 FLOAT = 0.10000000149011612
-"""0.1 as a float, seen as a double."""
+"""0.1 as a float, converted to a double."""
 READ = [
     NEW | {"total": Decimal("123456789012345678.25"), "place": {"a": LONG, "b": "p", "gone": None}, "code": None},
     OLD
@@ -93,16 +93,16 @@ READ = [
         "named": {"x": {"a": 3, "b": None}},
     },
 ]
-"""Both records as any engine reads them once the second contract is applied, by id; `at` is a time."""
+"""Both records as read by any engine after the second contract is applied, by ID; `at` is a time."""
 
 
 def text(record: dict[str, Any]) -> str:
-    """A record as it lands."""
+    """Return a record as landed text."""
     return json.dumps(record).replace("1.2345678901234568e+17", "123456789012345678.25")
 
 
 def write_contract(settings: Settings, version: str, fields: Sequence[str] = V1, more: str = "") -> None:
-    """Write ``orders.yaml`` into the lake's folder of contracts."""
+    """Write ``orders.yaml`` to the lake's folder of contracts."""
     settings.contracts.mkdir(exist_ok=True)
     body = "".join(f"      - {field}\n" for field in fields)
     (settings.contracts / f"{STREAM}.yaml").write_text(_HEAD.replace("VERSION", version) + body + more)

@@ -17,11 +17,11 @@ from lakeproof.tables.names import silver_tables, stream_tables
 from reader.verify.tables.row_hash import row_hash_sql, sum_sql
 
 Sums = dict[tuple[str, int], int]
-"""Hashes by source, of which those of a topic are a partition, and micro-batch."""
+"""Hashes by source (for a topic, by partition) and micro-batch."""
 
 
 def check_hashes(settings: Settings, stream: str = "events") -> int:
-    """Each hash in the ledgers is that of the rows that the tables have; return how many were compared."""
+    """Check that each hash in the ledgers matches the rows of the tables; return the number of compared hashes."""
     catalog = open_catalog(settings)
     names, silver = stream_tables(stream), silver_tables(stream)
     fields = applied_contracts(catalog, stream)[-1].contract().fields
@@ -45,7 +45,7 @@ def check_hashes(settings: Settings, stream: str = "events") -> int:
 
 
 def hashes_of(settings: Settings, table: str, fields: Iterable[Field] = ()) -> Sums:
-    """Hashes of the rows of a table."""
+    """Return hashes of the rows of a table."""
     catalog = open_catalog(settings)
     sql = row_hash_sql(catalog.load_table(table).schema(), fields, "r")
     return _sums(catalog, table, "_source", "_micro_batch_id", sql, of_topic=False)
@@ -53,7 +53,7 @@ def hashes_of(settings: Settings, table: str, fields: Iterable[Field] = ()) -> S
 
 def _sums(catalog: Catalog, table: str, source: str, number: str, hashed: str, *, of_topic: bool) -> Sums:
     keep_nulls()
-    # The ledger of silver has partitions themselves.
+    # In the ledger of silver, sources are partitions already.
     part = f"regexp_replace({source}, '/[0-9]{{{OFFSET_DIGITS}}}$', '')" if of_topic else source
     with duckdb.connect() as connection:
         connection.register("rows", catalog.load_table(table).scan().to_arrow())

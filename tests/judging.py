@@ -7,8 +7,8 @@ from lakeproof.judge.judged import Judged
 
 
 def units_of(found: Iterable[Judged]) -> list[dict[str, Any]]:
-    """Judged units by position: the contract's fields, ``_position``, ``reasons`` and ``raw``, and as far as the policy
-    has them ``_rescued`` and ``_drift``. What does not apply is None.
+    """Return judged units by position: the contract's fields, ``_position``, ``reasons``, ``raw`` and, depending on the
+    policy, ``_rescued`` and ``_drift``. Fields that do not apply are None.
     """
     units: list[dict[str, Any]] = []
     for judged in found:

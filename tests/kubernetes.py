@@ -1,7 +1,7 @@
-"""The part of Kubernetes that Spark's driver uses, as a server of 127.0.0.1: pods are processes of this machine.
+"""The part of Kubernetes that Spark's driver uses, as a local server: pods are local processes.
 
-It keeps to what a driver in client mode asks of the API server, starts what the container of a pod says with its
-variables and no others, and checks each pod against the schemas of Kubernetes.
+It supports the requests of a driver in client mode to the API server, starts a pod's container with only the
+variables in its spec, and checks each pod against the schemas of Kubernetes.
 """
 
 import json
@@ -21,17 +21,17 @@ from tests.rest_login import answer_json
 
 Object = dict[str, Any]
 VERSION = "1.34"
-"""Of the schemas."""
+"""Version of the schemas."""
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update"}
 _WATCH_SECONDS = 0.2
 
 
 @dataclass
 class Pod:
-    """A pod, and the process that it is here."""
+    """A pod and its process."""
 
     manifest: Object
-    process: subprocess.Popen[bytes] | None = None  # None of the driver's
+    process: subprocess.Popen[bytes] | None = None  # None for the driver's pod
     changes: int = 0
 
     @property
@@ -41,22 +41,22 @@ class Pod:
 
     @property
     def now(self) -> Object:
-        """The pod as the API server shows it."""
+        """Return the pod as shown by the API server."""
         return self.manifest | {"status": {"phase": self.phase, "podIP": "127.0.0.1", "containerStatuses": []}}
 
 
 @dataclass
 class Kubernetes:
-    """An API server with one pod, the driver's, in one namespace.
+    """An API server with one namespace and one pod for the driver.
 
     Parameters
     ----------
     folder
-        For logs and volumes of pods.
+        Folder for logs and volumes of pods.
     path
         PATH of the image's containers.
     secrets
-        Values of Secrets, by ``name:key``.
+        Values of secrets, by ``name:key``.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Kubernetes:
     namespace: str
     driver: str
     asked: set[tuple[str, str]] = field(default_factory=set)
-    """Verbs and resources of all requests, as a Role names them."""
+    """Verbs and resources of all requests, with the names used in a Role."""
     bodies: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ class Kubernetes:
         return f"k8s://http://127.0.0.1:{self._server.server_port}"
 
     def executors(self) -> list[Pod]:
-        """The pods that the driver has made."""
+        """Return the pods created by the driver."""
         return [pod for name, pod in self.pods.items() if name != self.driver]
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
@@ -116,7 +116,7 @@ class Kubernetes:
         assert namespace == self.namespace
         one = name[0] if name else None
         watched = query.get("watch") == "true" and request.command == "GET"
-        if "Upgrade" in request.headers:  # to a web socket: clients then watch by plain HTTP
+        if "Upgrade" in request.headers:  # to a web socket: clients fall back to plain HTTP
             answer_json(request, 503, {"kind": "Status", "code": 503})
             return
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
@@ -145,7 +145,7 @@ class Kubernetes:
             answer_json(request, 200, shown[0] if one else listed)
 
     def _chosen(self, query: Mapping[str, str]) -> list[Pod]:
-        """Pods with the labels that a request asks for."""
+        """Return the pods with the labels in a request."""
         terms = [term.partition("=") for term in query.get("labelSelector", "").split(",") if term]
         wanted = [(name.removesuffix("!"), not name.endswith("!"), value) for name, _, value in terms]
         return [
@@ -156,7 +156,7 @@ class Kubernetes:
         ]
 
     def _watch(self, request: BaseHTTPRequestHandler, query: Mapping[str, str]) -> None:
-        """Send each change of a phase, as a line, until the end."""
+        """Send each change of a phase as a line, until the end."""
         request.send_response(200)
         request.send_header("Content-Type", "application/json")
         request.send_header("Transfer-Encoding", "chunked")
@@ -198,7 +198,7 @@ class Kubernetes:
         return self.pods[name].now
 
     def _variables(self, pod: Object, container: Object) -> Iterator[tuple[str, str]]:
-        """Variables of a container: those of the image, and those of the manifest."""
+        """Yield the variables of a container, from the image and from the manifest."""
         yield "PATH", self.path
         yield "JAVA_HOME", os.environ.get("JAVA_HOME") or str(_java_home())
         for each in container["env"]:
@@ -212,7 +212,7 @@ class Kubernetes:
                 yield each["name"], each["value"]
 
     def _made(self, content: Object) -> Object:
-        """An object as the API server keeps it."""
+        """Return an object as stored by the API server."""
         name = content.get("metadata", {}).get("name", "")
         own = {"namespace": self.namespace, "uid": f"uid-of-{name}", "resourceVersion": "1"}
         return content | {"metadata": content.get("metadata", {}) | own}

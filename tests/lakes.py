@@ -1,4 +1,4 @@
-"""The same lake with other settings, and as it was before."""
+"""A lake with changed settings, and a lake that is restored after a test."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from lakeproof.settings import CONCERNS, VARIABLES, Settings, settings_of
 
 
 def variables(settings: Settings) -> dict[str, Any]:
-    """What was set, by the names of its variables."""
+    """Return the settings by the names of their variables."""
     parts = [getattr(settings, name) if name else settings for name in CONCERNS]
     return {
         field.alias: getattr(part, name)
@@ -20,14 +20,14 @@ def variables(settings: Settings) -> dict[str, Any]:
 
 
 def changed(settings: Settings, **changes: Any) -> Settings:
-    """Settings with other values of variables; None unsets one. What follows from another one follows from the new."""
+    """Return settings with changed variables; None unsets one. Values derived from a variable follow the change."""
     assert changes.keys() <= VARIABLES
     return settings_of(variables(settings) | changes)
 
 
 @contextmanager
 def put_back(settings: Settings) -> Iterator[None]:
-    """Undo what is done meanwhile to the tables of an embedded lake, whose files are never changed or removed."""
+    """Undo changes made to an embedded lake's tables in the context; their files are never changed or removed."""
     databases = sorted(settings.home.glob("*.db"))
     assert databases
     copies = [_copied(sqlite3.connect(path), sqlite3.connect(":memory:")) for path in databases]

@@ -1,4 +1,4 @@
-"""Proxies before a catalog that pass a commit on and lose, or falsify, the answer to it."""
+"""Proxies for a catalog that forward a commit, and lose or falsify its answer."""
 
 import http.client
 import socket
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit, urlunsplit
 
 Lose = Callable[[str], bool]
-"""Whether to lose an answer: of Postgres, to a statement that committed, by its tag ("UPDATE 1")."""
+"""Whether to lose Postgres's answer to a committed statement, given its tag ("UPDATE 1")."""
 
 _REFUSE_ENCRYPTION = {struct.pack(">ii", 8, code): b"N" for code in (80877103, 80877104)}
 _HEADER = struct.Struct(">ci")
@@ -19,19 +19,19 @@ _BYTES = 1 << 16
 
 
 class PostgresProxy:
-    """A Postgres server whose answers to committed statements may be lost: the connection is reset instead.
+    """A Postgres proxy that may lose answers to committed statements, and resets the connection instead.
 
     Parameters
     ----------
     port
-        Of the server, on 127.0.0.1.
+        Port of the server on 127.0.0.1.
     lose
-        Asked about each answer to a statement that committed. Set it at any time.
+        Called for each answer to a committed statement. Can be set at any time.
 
     Attributes
     ----------
     lost : list of str
-        The tags of the lost answers.
+        Tags of the lost answers.
     """
 
     def __init__(self, port: int, lose: Lose) -> None:
@@ -43,12 +43,12 @@ class PostgresProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def through(self, uri: str) -> str:
-        """The address of a database of the server, through this proxy."""
+        """Return the address of one of the server's databases through this proxy."""
         parts = urlsplit(uri)
         return urlunsplit(parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{self.port}"))
 
     def close(self) -> None:
-        """Accept no more connections; those that are open stay so."""
+        """Accept no more connections; open ones stay open."""
         self._listening.close()
 
     def _accept(self) -> None:
@@ -82,12 +82,12 @@ class PostgresProxy:
                 if kind == b"C":
                     tag = body.rstrip(b"\0").decode()
                 elif kind == b"Z":
-                    # Idle: what the statement did is committed.
+                    # Idle: the statement is committed.
                     if body == b"I" and tag and not tag.startswith(_READ_ONLY) and self.lose(tag):
                         self.lost.append(tag)
                         return
                     tag = ""
-            if not tag:  # the end of an answer is passed on together with what says that it is committed
+            if not tag:  # the end of an answer is forwarded together with the message that reports the commit
                 client.sendall(held)
                 held = b""
 
@@ -102,12 +102,12 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 def _reset(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)  # another thread may be reading from it: a close would wait for that
+        connection.shutdown(socket.SHUT_RDWR)  # another thread may be reading from it, and a close would wait for that
     connection.close()
 
 
 Answer = int | str | None
-"""What a client gets instead of the answer to a commit: a status, "503 Retry-After", "reset"; None for the answer."""
+"""A client's answer to a commit: a status, "503 Retry-After" or "reset"; None for the real answer."""
 # 409: the catalog's client sent the commit twice. 429 and 503 with Retry-After: Iceberg's client sends it again.
 REST_ANSWERS: tuple[Answer, ...] = (409, 429, "503 Retry-After", 500, 502, 504, "reset")
 
@@ -116,23 +116,23 @@ class _QuietServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_arguments: object) -> None:
-        """Say nothing: a client that was killed resets its connections."""
+        """Log nothing: a killed client resets its connections."""
 
 
 class RestProxy:
-    """An Iceberg REST catalog whose answers to commits that landed may be replaced.
+    """A proxy for an Iceberg REST catalog that may replace the answers to successful commits.
 
     Parameters
     ----------
     uri
-        Of the catalog.
+        Address of the catalog.
     answer
-        Asked for each commit that landed, by the name of the table. Set it at any time.
+        Called with the table name for each successful commit. Can be set at any time.
 
     Attributes
     ----------
     lost : list
-        What was answered instead.
+        Replacement answers.
     """
 
     def __init__(self, uri: str, answer: Callable[[str], Answer]) -> None:
@@ -156,7 +156,7 @@ class RestProxy:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
 

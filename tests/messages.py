@@ -1,4 +1,4 @@
-"""Messages for the tests: producing them, also in transactions, and events as their values."""
+"""Kafka messages for the tests: produce them, optionally in transactions, with events as values."""
 
 import json
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 def event(number: int, **changes: object) -> bytes:
-    """An event that meets its contract."""
+    """Return an event that meets its contract."""
     fields = {
         "user_id": "u",
         "event_id": f"e{number}",
@@ -30,9 +30,9 @@ def send(
     headers: Headers | None = None,
     **config: str | int,
 ) -> None:
-    """Append messages to a partition; they are there when this returns."""
+    """Append messages to a partition, and wait until they are acknowledged."""
     options = {name.replace("_", "."): value for name, value in config.items()}
-    # Idempotent: on a busy machine, an answer takes longer than the client waits, and it sends the messages again.
+    # Idempotent: on a busy machine, an answer takes longer than the client's timeout, and it sends the messages again.
     usual = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
     producer = Producer(usual | options)
     for value in values:
@@ -58,7 +58,7 @@ def send_in_transaction(
 
 
 def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
-    """Offsets of the messages that a partition has."""
+    """Return the offsets of the messages in a partition."""
     reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
     reading["auto.offset.reset"] = "earliest"
     consumer = Consumer(reading)
@@ -73,7 +73,7 @@ def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
 
 
 def received(kafka: KafkaServer, topic: str) -> list[Message]:
-    """All messages of a topic, by partition."""
+    """Return all messages of a topic, by partition."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
     reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}

@@ -1,4 +1,4 @@
-"""The pages of the docs, as tests read them."""
+"""Pages of the docs."""
 
 import re
 from pathlib import Path
@@ -7,5 +7,5 @@ ROOT = Path(__file__).parents[1]
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of a language in a page, whose path is from the root."""
+    """Return a page's code blocks of a language; the path is relative to the root."""
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)

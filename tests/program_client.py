@@ -1,4 +1,4 @@
-"""Run a program in a fork of the process that listens at an address: see programs.py. It imports little."""
+"""Run a program in a fork of the process that listens at an address: see programs.py. Imports little."""
 
 import array
 import json

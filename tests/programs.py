@@ -1,6 +1,6 @@
-"""The programs as commands that start at once: forks of a process that has imported them.
+"""The programs as commands that start instantly: forks of a process that has imported them.
 
-A start of Python with the imports of a program takes one to two seconds of processor time, and the tests start programs
+A start of Python with a program's imports takes one to two seconds of processor time, and the tests start programs
 hundreds of times. `forked` runs a program in a fork of `_serve`, with the arguments, folder, environment and standard
 streams of the caller, whose exit code is the program's. Tests that signal or kill a program start a real one, and so do
 tests/test_house.py and tests/test_wheel.py for each program.
@@ -29,18 +29,18 @@ _IMPORTED_LATER = (
     *("sqlglot", "duckdb", "sqlalchemy.dialects.sqlite", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
     *("reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status", "producer.events"),
 )
-"""What is long to import (with PyArrow and PySpark), and imported by many commands once they run."""
+"""Modules that are slow to import (with PyArrow and PySpark), and imported by many commands at run time."""
 _MOST_BYTES = 1 << 22
 
 
 def forked(name: str) -> list[str]:
-    """What to run in place of ``python -m NAME``."""
+    """Return the command to use in place of ``python -m NAME``."""
     return [sys.executable, "-I", "-S", str(_CLIENT), str(_server()), name]
 
 
 @cache
 def folder() -> Path:
-    """A folder with an executable file for each program, for the PATH of a shell."""
+    """Return a folder with an executable file for each program, for a shell's PATH."""
     made = _server().parent / "bin"
     made.mkdir()
     for name in NAMES:
@@ -53,7 +53,7 @@ def folder() -> Path:
 @cache
 def _server() -> Path:
     """Start the process that forks; return the address of its socket."""
-    own = Path(tempfile.mkdtemp(prefix="lakeproof-programs-"))  # short: an address has 107 bytes at most
+    own = Path(tempfile.mkdtemp(prefix="lakeproof-programs-"))  # short: an address has at most 107 bytes
     address = own / "socket"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LAKE_", "AWS_"))}
     process = subprocess.Popen(
@@ -79,14 +79,14 @@ def _server() -> Path:
 
 
 def _serve(address: str) -> str:
-    """Fork for each connection, for ever; return the name of the program in the fork that is to run it."""
+    """Fork for each connection, forever; in the fork that runs a program, return the program's name."""
     for name in (*(f"{name}.cli" for name in NAMES), *_IMPORTED_LATER):
         importlib.import_module(name)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(64)
     Path(f"{address}.new").rename(address)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks of this process
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for these forks
     while True:
         connection, _ = listener.accept()
         if os.fork():
@@ -99,7 +99,7 @@ def _serve(address: str) -> str:
 
 
 def _answer(connection: socket.socket) -> str | None:
-    """Take a request; return the program's name in the fork that runs it. The other one waits for that, and ends."""
+    """Read a request; return the program's name in the fork that runs it. Its parent waits for it, and exits."""
     descriptors = array.array("i")
     data, control, _, _ = connection.recvmsg(_MOST_BYTES, socket.CMSG_LEN(3 * descriptors.itemsize))
     for _, _, items in control:
@@ -112,7 +112,7 @@ def _answer(connection: socket.socket) -> str | None:
         for descriptor in descriptors:
             os.close(descriptor)
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-            if select.select([connection], [], [], 0.02)[0]:  # the caller was ended
+            if select.select([connection], [], [], 0.02)[0]:  # the caller has ended
                 os.kill(child, signal.SIGKILL)
         with suppress(OSError):
             connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(ended[1]))
@@ -130,7 +130,7 @@ def _become(request: dict[str, object], descriptors: "array.array[int]") -> None
             os.dup2(opened[number], number)
         else:
             os.close(number)
-            setattr(sys, stream, None)  # as the interpreter does at its start
+            setattr(sys, stream, None)  # as the interpreter does at startup
             setattr(sys, f"__{stream}__", None)
     for descriptor in descriptors:
         if descriptor > 2:
@@ -143,8 +143,8 @@ def _become(request: dict[str, object], descriptors: "array.array[int]") -> None
 
 
 def _run(name: str) -> None:
-    """Run a program, and end as the interpreter would; taking all its modules apart would cost as much as the rest."""
-    sys.modules["__main__"].__package__ = None  # as of a script: the usage shows its name
+    """Run a program, and exit like the interpreter, but without tearing down modules, which would double the cost."""
+    sys.modules["__main__"].__package__ = None  # as in a script: the usage shows its name
     code: object = 0
     try:
         sys.modules[f"{name}.cli"].main()

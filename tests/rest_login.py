@@ -1,4 +1,4 @@
-"""A REST catalog that wants a login or signed requests, in front of one that does not."""
+"""A REST catalog that requires a login or signed requests, in front of one that does not."""
 
 import hashlib
 import http
@@ -19,30 +19,30 @@ from tests.lost_answers import RestProxy
 
 CLIENT, SECRET, SCOPE = "lakeproof", "secret-of-lakeproof", "PRINCIPAL_ROLE:ALL"
 TOKEN_PATHS = ("/v1/oauth/tokens", "/realms/lake/token")
-"""Where tokens are requested: of the catalog itself, and of an identity provider."""
+"""Paths for token requests: of the catalog itself, and of an identity provider."""
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
 class LoginProxy(RestProxy):
-    """Gives tokens for the credential, and refuses requests without one that has not expired.
+    """Issues tokens for the credential, and rejects requests without an unexpired token.
 
     Parameters
     ----------
     uri
-        Of the catalog.
+        Address of the catalog.
     seconds
-        How long a token is valid, as its holder is told.
+        Validity of a token, as reported to its holder.
     leeway
-        For how many seconds more it is taken, as most servers do, since a loaded machine renews it late.
+        Seconds that a token remains accepted after that, as on most servers, since a loaded machine renews it late.
     exchanges
-        Whether a token is given for an earlier one.
+        Whether a token is issued in exchange for an earlier one.
 
     Attributes
     ----------
     grants : Counter
-        Requests of tokens that were granted, by kind, and those that were refused, as ``refused``.
+        Number of granted token requests by kind, and of rejected ones, as ``refused``.
     expired : int
-        Requests with a token that had expired.
+        Number of requests with an expired token.
     """
 
     def __init__(self, uri: str, seconds: float, leeway: float = 0.0, exchanges: bool = True) -> None:
@@ -55,7 +55,7 @@ class LoginProxy(RestProxy):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Variables of a lake whose catalog this is."""
+        """Return the variables of a lake with this catalog."""
         return {
             "LAKE_CATALOG": "rest",
             "LAKE_CATALOG_URI": self.uri,
@@ -65,11 +65,11 @@ class LoginProxy(RestProxy):
         }
 
     def expire(self) -> None:
-        """Let all tokens expire now."""
+        """Expire all tokens now."""
         self._valid_until = dict.fromkeys(self._valid_until, 0.0)
 
     def new_token(self) -> str:
-        """A token, as from an administrator."""
+        """Return a token, as issued by an administrator."""
         token = f"token-{next(self._numbers)}-of-the-test"
         self._valid_until[token] = time.monotonic() + self._seconds + self._leeway
         return token
@@ -115,12 +115,12 @@ _SIGNED = re.compile(
 
 
 class SignedProxy(RestProxy):
-    """Refuses requests that are not signed with a key for a service and a region, as AWS does.
+    """Rejects requests that are not signed with a key for a service and a region, as AWS does.
 
     Attributes
     ----------
     clients : Counter
-        Requests that were accepted, by the beginning of the client's name; and those that were refused, as ``refused``.
+        Number of accepted requests by the beginning of the client's name, and of rejected ones, as ``refused``.
     """
 
     def __init__(self, uri: str, service: str, region: str, key_id: str, secret: str) -> None:

@@ -14,16 +14,16 @@ import pytest
 ALL = os.environ.get("ALL", "") not in ("", "0")
 """Whether all tests run."""
 _SHARE = 5
-"""By default a property test runs this part of its examples."""
+"""Share of its examples that a property test runs by default."""
 
 
 def examples(count: int) -> int:
-    """How many examples a property test with `count` of them runs."""
+    """Return the number of examples that a property test with `count` examples runs."""
     return count if ALL else max(count // _SHARE, 5)
 
 
 def only_with_all(*values: object, **named: Any) -> Any:
-    """A parameter set, like ``pytest.param``, that runs only with ``ALL=1``."""
+    """Return a parameter set, like ``pytest.param``, that runs only with ``ALL=1``."""
     return pytest.param(*values, marks=[pytest.mark.all, *named.pop("marks", [])], **named)
 
 
@@ -50,7 +50,7 @@ def grid(**axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
 
 
 def covering(axes: Sequence[Sequence[str]], strength: int) -> set[tuple[str, ...]]:
-    """Combinations of all axes that have each combination of `strength` of them: few, and always the same ones."""
+    """Return combinations of all axes that cover each combination of `strength` axes: few, and always the same ones."""
     left = {
         frozenset(zip(numbers, values, strict=True))
         for numbers in combinations(range(len(axes)), strength)

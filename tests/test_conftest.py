@@ -1,4 +1,4 @@
-"""What holds for every test, also for one that runs away."""
+"""Limits and settings that apply to every test, including a runaway one."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def test_the_next_one():
 
 
 def run(file: Path | str, *options: str, prefix: Sequence[str] = ()) -> str:
-    """What pytest prints of a file of tests, under the same conftest as these."""
+    """Return pytest's output for a file of tests, under the same conftest."""
     command = [
         *prefix,
         sys.executable,
@@ -35,7 +35,7 @@ def run(file: Path | str, *options: str, prefix: Sequence[str] = ()) -> str:
         *options,
         str(file),
     ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CI": "true"}  # where Hypothesis has defaults of its own
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CI": "true"}  # where Hypothesis has its own defaults
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     return done.stdout
 

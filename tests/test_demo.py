@@ -1,4 +1,4 @@
-"""`make start` to `make clean`, without containers, as somebody types them."""
+"""`make start` to `make clean`, without containers, as typed by a user."""
 
 import json
 import os
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def make(tmp_path):
-    # Too deep for the path of a socket, and with a space.
+    # Too deep for a socket's path, and with a space.
     home = tmp_path / "a lake" / ("deep" * 20)
     environment = os.environ | {"LAKE_HOME": str(home), "LAKE_DEMO": "local", "LAKE_SPARK_UI_PORT": str(free_port())}
 
@@ -52,11 +52,11 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
 
 
 def assert_shown_by_the_readme(printed: str) -> None:
-    """The README shows the output of a start: the same lines, tables and columns, with other figures."""
+    """Check that the README shows the output of a start: same lines, tables and columns, with other numbers."""
     (block,) = blocks("README.md", "text")
 
     def said(text: str) -> list[str]:
-        """Lines of text, titles of tables and names of columns."""
+        """Return lines of text, titles of tables and names of columns."""
         plain = [re.sub(r"Logs: .*", "Logs:", line) for line in text.splitlines() if not re.match(r"[│├┡└┏]", line)]
         cells = [cell.strip() for line in plain for cell in line.split("┃")]
         return [cell for cell in cells if cell and not re.match(r"and [\d,]+ more", cell)]
@@ -103,11 +103,11 @@ def test_the_demo_from_start_to_clean(make):
     ]
     assert all(row["n"] > 0 for row in rows[1:])
     time.sleep(2)
-    assert _reader(make.home, "select count(*) n from bronze.events") == [rows[1]]  # nothing goes on
+    assert _reader(make.home, "select count(*) n from bronze.events") == [rows[1]]  # nothing is running
 
     later = make("start")
     assert later.returncode == 0, later.stdout + later.stderr
-    assert re.search(r"Records: bronze\.events, since \d\d:\d\d:\d\d UTC", later.stdout)  # without those of before
+    assert re.search(r"Records: bronze\.events, since \d\d:\d\d:\d\d UTC", later.stdout)  # without earlier rows
     assert make("stop").returncode == 0
 
     clean = make("clean")

@@ -1,4 +1,4 @@
-"""The commands in the docs do what the docs say."""
+"""The commands in the docs work as described."""
 
 import ast
 import csv
@@ -32,7 +32,7 @@ JARS = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark")}
 
 
 def shell(script: str, environment: dict[str, str], programs: Path | None = None) -> str:
-    """What a script prints; its programs are forks, unless it is given the folder of real ones."""
+    """Return the output of a script; its programs are forks, unless a folder of real ones is given."""
     done = subprocess.run(
         ["bash", "-e", "-c", script],
         cwd=ROOT,
@@ -49,7 +49,7 @@ def shell(script: str, environment: dict[str, str], programs: Path | None = None
 
 
 def walk(document: str, languages: str) -> tuple[str, list[str]]:
-    """What a document runs, and the lines which that prints: in `console` blocks, what stands behind $ is run."""
+    """Return the commands of a document, and their printed lines: in `console` blocks, commands follow $."""
     script, printed = [], []
     for language, block in re.findall(
         rf"^```({languages})\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL
@@ -64,7 +64,7 @@ def walk(document: str, languages: str) -> tuple[str, list[str]]:
 
 
 def facts(text: str) -> Counter[str]:
-    """The words and numbers of an output or a picture, whatever lines, spaces and markup are between them."""
+    """Count the words and numbers of an output or a picture, whatever lines, spaces and markup are between them."""
     return Counter(
         re.findall(r"[\w.:+-]+", html.unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", text, flags=re.DOTALL)))
     )
@@ -72,7 +72,7 @@ def facts(text: str) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], str]:
-    """The environment and the output of the README's walk-through."""
+    """Environment and output of the README's walk-through."""
     environment = {"LAKE_HOME": str(tmp_path_factory.mktemp("walk") / "lake"), "LAKE_SPARK_UI_PORT": "0"}
     script, _ = walk("README.md", "console")
     own = "export LAKE_HOME=$(mktemp -d)\n"
@@ -228,12 +228,12 @@ def test_the_page_about_maintenance_maintains_every_table(tmp_path: Path) -> Non
     before = snapshots()
     assert {table for table, found in before.items() if len(found) < 2} == {"ops.schema_changes"}
     own, held, page = blocks("docs/operations/maintenance.md", "sh")
-    # Its procedures take half a minute a table on a busy machine: those of two layers, with and without deletes.
+    # The procedures take half a minute per table on a busy machine: run those of two layers, with and without deletes.
     assert all(f'"{namespace}"' in page for (namespace,) in catalog.list_namespaces())
     page = re.sub(r"LAYERS = {.*}", 'LAYERS = {"bronze", "gold"}', page)
     tables = [table for table in tables if table.startswith(("bronze.", "gold."))]
     written = content()
-    # As if all had been written a week ago, and something had been left beside each table.
+    # As if everything had been written a week ago, and a file had been left next to each table.
     orphans = [
         folder / "data" / "orphan.parquet" for layer in ("bronze", "gold") for folder in warehouse.glob(f"{layer}/*")
     ]
@@ -287,7 +287,7 @@ def test_the_page_about_other_programs_reads_the_lake(walked: tuple[dict[str, st
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_guide_counts_and_rebuilds_silver(walked: tuple[dict[str, str], str]) -> None:
-    """The last one with this lake: its gold would have to be rebuilt, too."""
+    """The last test with this lake: its gold would have to be rebuilt, too."""
     counts, rebuild = (block for block in blocks("docs/guide.md", "sh") if "silver" in block)
     assert re.search(r"639 │ +29 │ +0 │ +0 ", shell(counts, walked[0]))
     assert "Rebuilt silver.events" in shell(rebuild, walked[0])
@@ -361,7 +361,7 @@ def test_the_page_about_an_existing_bucket_reads_it_with_its_policy(minio: Any, 
     assert "Clean: each landed unit is in exactly one table, once." in output
     assert "ignored 1 file of other formats by their names (such as .parquet)." in output
     assert "2026/a b+%25.json" in output
-    # The key could neither write nor remove, nor see the rest.
+    # The key can neither write nor remove, nor see the other objects.
     assert "other.json" not in output
     assert len(client.list_objects_v2(Bucket="acme-raw", Prefix="exports/")["Contents"]) == 3
 
@@ -380,14 +380,14 @@ def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path
         for block in blocks(page, "console"):
             command, expected = block.removeprefix("$ ").splitlines()
             said.append((shell(command.replace("127.0.0.1:8080", here), {}), expected))
-        # Another test may have sent something before.
+        # Another test may have sent events before.
         numbers = re.compile(r'("partition"|"offset"):\d+')
         assert [numbers.sub("", found) for found, _ in said] == [numbers.sub("", expected) for _, expected in said]
         (python,) = blocks(page, "python")
         (tmp_path / "send.py").write_text(python.replace("127.0.0.1:8080", here))
         receipts = ast.literal_eval(shell(f"python {tmp_path}/send.py", {}))
         assert [receipt["topic"] for receipt in receipts] == ["acme.clickstream.raw.events"]
-        # What a browser sends for the beacon of the page.
+        # A browser's request for the page's beacon.
         (beacon_page,) = blocks(page, "html")
         assert (
             'sendBeacon("http://127.0.0.1:8080/collect", new Blob([JSON.stringify(post)], { type: "text/plain" })'
@@ -398,7 +398,7 @@ def test_the_collector_page_sends_events_as_it_says(kafka: KafkaServer, tmp_path
         assert beacon.status == 202
         for status in re.findall(r"^\| (\d{3}) \|", (ROOT / page).read_text(), re.MULTILINE):
             responses = running.get("/openapi.json").json["paths"]["/collect"]["post"]["responses"]
-            assert status in responses or status == "401"  # which is described when keys are required
+            assert status in responses or status == "401"  # described if keys are required
     assert re.fullmatch(r"key:  \S+\nline: shop \S+\n", shell(new_key, {}))
 
 
@@ -498,7 +498,7 @@ def test_the_guide_has_the_settings_as_the_model_describes_them() -> None:
 
 
 def test_every_block_in_the_docs_is_held_to_by_a_test() -> None:
-    """tests/blocks.csv names the test for each. A new block is listed once its test has been seen to fail."""
+    """tests/blocks.csv names each block's test. Add a new block after its test has been seen to fail."""
     found = Counter(
         (str(document.relative_to(ROOT)), language)
         for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -516,7 +516,7 @@ def test_every_block_in_the_docs_is_held_to_by_a_test() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link can name in a page: its headings, as GitHub spells them."""
+    """Return the anchors of a page: its headings, as spelled by GitHub."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -534,7 +534,7 @@ def test_every_link_in_the_docs_leads_somewhere() -> None:
             elif not where.exists() or (anchor and anchor not in anchors(where)):
                 broken.append(f"{document.relative_to(ROOT)}: {target}")
     assert broken == []
-    # Nothing is fetched: somebody has looked at each of the other addresses, and recorded when and how.
+    # Nothing is fetched: the other addresses were checked by hand, with time and method on record.
     assert [target for target in others if not re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./%~-]*)?", target)] == []
     with (ROOT / "tests" / "links.csv").open(encoding="utf-8", newline="") as file:
         assert {row["address"] for row in csv.DictReader(file) if row["checked"] and row["how"]} == others
@@ -544,7 +544,7 @@ def test_every_link_in_the_docs_leads_somewhere() -> None:
 
 
 def test_every_table_in_the_docs_is_one_table() -> None:
-    """A row apart from its table, or with an unescaped ``|``, is shown as text."""
+    """A row outside its table, or with an unescaped ``|``, is shown as text."""
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
@@ -576,7 +576,7 @@ def test_what_the_comparison_says_of_others_has_a_source() -> None:
         (name.strip(), row[0].strip(), cell) for row in rows for name, cell in zip(header[2:], row[2:], strict=True)
     ]
     assert len(cells) > 30
-    # The names of what a program is made of or for say all there is to say.
+    # These names need no further explanation.
     plain = {"Databricks", "Spark", "Hudi", "anything", "what Spark reads", "what Spark writes"}
     assert [cell for cell in cells if "](https://" not in cell[2] and cell[2].strip() not in plain] == []
 

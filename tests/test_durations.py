@@ -1,4 +1,4 @@
-"""Which folder takes more than its share, and which new test is slow."""
+"""Folders over their budgets and slow new tests are found."""
 
 import pytest
 from tests.conftest import ROOT

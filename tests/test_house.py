@@ -1,4 +1,4 @@
-"""The house around the programs: what is pinned, what starts them, and that both say the same."""
+"""The project around the programs: pinned dependencies and start files are consistent."""
 
 import ast
 import hashlib
@@ -51,7 +51,7 @@ def check(*command: str | Path) -> None:
 
 
 def pinned(path: Path) -> dict[str, str]:
-    """Names and versions of a requirements file."""
+    """Return names and versions in a requirements file."""
     found = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", path.read_text(), re.MULTILINE)
     return {canonicalize_name(name): version for name, version in found}
 
@@ -76,7 +76,7 @@ def test_requirements_have_one_version_of_a_package():
 
 @pytest.mark.parametrize("name", EXTRAS_OF)
 def test_requirements_are_those_of_pyproject(name):
-    """Every declared dependency is pinned, at a version that the declaration takes; else: `make requirements`."""
+    """Every declared dependency is pinned to a version that its declaration accepts; else: `make requirements`."""
     have = pinned(REQUIREMENTS / f"{name}.txt")
     for text in PROJECT["dependencies"] + [item for extra in EXTRAS_OF[name] for item in EXTRAS[extra]]:
         wanted = Requirement(text)
@@ -84,7 +84,7 @@ def test_requirements_are_those_of_pyproject(name):
 
 
 def test_the_native_judge_has_the_version_of_the_project():
-    """A consumer uses only one of its own version: see `lakeproof.install.judges`."""
+    """A consumer uses only a native judge of its own version: see `lakeproof.install.judges`."""
     read = {name: tomllib.loads((CRATE / name).read_text()) for name in ("Cargo.toml", "crates.lock", "pyproject.toml")}
     locked = [each["version"] for each in read["crates.lock"]["package"] if each["name"] == "native_judge"]
     versions = [read["Cargo.toml"]["package"]["version"], read["pyproject.toml"]["project"]["version"], *locked]
@@ -106,7 +106,7 @@ def test_jars_are_those_that_were_recorded_and_at_most_150_mb():
         assert hashlib.sha256(jar.read_bytes()).hexdigest() == recorded[name], name
     assert sum(jar.stat().st_size for jar in jars.values()) <= 150_000_000
     modules = [re.sub(r"-\d[^/]*$", "", name) for name in jars]
-    assert len(set(modules)) == len(modules)  # no module in two versions
+    assert len(set(modules)) == len(modules)  # no module has two versions
     assert not [name for name in jars if "bundle" in name]
 
 
@@ -164,7 +164,7 @@ def test_compose_itself_loads_the_file():
     of_kafka = {name for name, service in services.items() if service.get("profiles") == ["kafka"]}
     assert of_kafka == {"kafka", "topic", "kafka-ui"}
     needed = {name for name, need in services["consumer"]["depends_on"].items() if need["required"]}
-    assert services["consumer"]["depends_on"].keys() - needed == {"kafka", "topic"}  # which a profile has
+    assert services["consumer"]["depends_on"].keys() - needed == {"kafka", "topic"}  # which belong to a profile
     assert "DEMO_SOURCE=s3" in (ROOT / ".env").read_text().splitlines()
     assert services["buckets"]["command"][0].count("$MINIO_ROOT") == 2  # left to the shell in the container
 
@@ -198,7 +198,7 @@ def test_compose_refers_to_what_there_is():
         assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= volumes.keys(), name
         if "build" in service:
             assert service["build"]["target"] in stages, name
-        # Demo passwords are known to all: nothing but this machine may reach a port.
+        # Demo passwords are public: only this machine may reach a port.
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
 
 
@@ -214,7 +214,7 @@ def test_the_demo_is_the_same_with_and_without_containers(stream, source):
         command = config[f"program:{program}"]["command"].replace(f"%(ENV_DEMO_{program.upper()})s", own)
         service = program if stream == "events" else f"{program}-{stream}"
         containers = list(COMPOSE["services"][service]["command"])
-        if "--target" in containers:  # the collector's address in containers
+        if "--target" in containers:  # the collector's address inside containers
             at = containers.index("--target")
             del containers[at : at + 2]
         assert shlex.split(command.removeprefix(python)) == containers
@@ -252,7 +252,7 @@ def test_make_help_tells_of_every_target():
 
 
 def avoided() -> list[str]:
-    """The phrases of the left column of "Do not write" in CONTRIBUTING.md."""
+    """Return the phrases in the left column of "Do not write" in CONTRIBUTING.md."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("| avoid | write |\n|---|---|\n")[2], re.MULTILINE)
     return [phrase for row in rows for phrase in row.split(", ")]
@@ -260,7 +260,7 @@ def avoided() -> list[str]:
 
 @pytest.mark.parametrize("phrase", avoided())
 def test_texts_are_in_plain_english(phrase):
-    """Messages, docs and docstrings do without phrases for which CONTRIBUTING.md has a better one."""
+    """Messages, docs and docstrings avoid phrases for which CONTRIBUTING.md has a better one."""
     words = phrase.removeprefix("a string ").split()
     forms = {"is": "(is|are)", "stands": "stands?", "hand": "hands?"}
     pattern = re.compile(r"\b" + r"[\s#|]+".join(forms.get(word, re.escape(word)) for word in words) + r"\b", re.I)
@@ -286,7 +286,7 @@ def test_there_are_phrases_to_avoid():
 
 
 def _texts(folder: str, suffix: str) -> list[Path]:
-    # Reports of benchmarks are results, and stay as they were measured.
+    # Reports of benchmarks are results, and remain as measured.
     return [path for path in (ROOT / folder).rglob(f"*{suffix}") if "benchmarks" not in path.parts]
 
 
@@ -321,14 +321,14 @@ def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
     program, *arguments = shlex.split(service["ExecStart"].replace("%i", "events"))
     check(BIN / Path(program).name, *arguments, "--help")
     assert service["Restart"] == "on-failure"
-    # Neither a mistake in the settings nor a pause of the breaker is mended by a restart.
+    # A restart fixes neither an error in the settings nor a pause of the breaker.
     assert service["RestartPreventExitStatus"] == ("2 5" if "consumer" in path.stem else "2")
     if program.endswith("consumer"):
         assert service["KillMode"] == "mixed"  # Spark's JVM must not get the signal
 
 
 def test_the_page_about_deployment_names_what_exists():
-    """Its commands need root and systemd: what they name is checked, and test_wheel.py installs the same wheel."""
+    """Its commands need root and systemd: only names are checked, and test_wheel.py installs the same wheel."""
     (block,) = blocks("docs/operations/deploy.md", "text")
     wheel, extras = re.search(r'"([\w.-]+\.whl)\[([\w,]+)\]"', block).groups()
     assert wheel == f"{PROJECT['name']}-{PROJECT['version']}-py3-none-any.whl"
@@ -357,7 +357,7 @@ def test_each_program_runs_as_a_script_and_as_a_module(program):
 
 @pytest.mark.parametrize("program", ["lakeproof", "producer", "collector", "consumer", "reader"])
 def test_what_a_program_imports_is_declared(program):
-    """Without this, a package that only the developers' .venv happens to have is missed on a fresh machine."""
+    """Otherwise, a package that only the developers' .venv has would be missing on a fresh machine."""
     distributions = packages_distributions()
     imported: set[str] = set()
     for path in (ROOT / "src" / program).rglob("*.py"):
@@ -372,13 +372,13 @@ def test_what_a_program_imports_is_declared(program):
     optional = {"reader": ["plot", "page"], "consumer": ["lineage"]}
     declared |= {canonicalize_name(name) for extra in optional.get(program, []) for name in EXTRAS[extra]}
     declared |= {"py4j", "botocore", "starlette", "lakeproof", *PROGRAMS}  # parts of PySpark, boto3, FastAPI; ours
-    declared |= {"lakeproof-native-judge", "native-judge"}  # may be missing, and then goes by its module
+    declared |= {"lakeproof-native-judge", "native-judge"}  # may be missing; then the name of the module is used
     for name in imported - sys.stdlib_module_names - {"lakeproof", program}:
         assert {canonicalize_name(each) for each in distributions.get(name, [name])} & declared, name
 
 
 def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under ``if TYPE_CHECKING``."""
+    """Yield all nodes except those under ``if TYPE_CHECKING``."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
@@ -393,18 +393,18 @@ PRIVATE_ROOMS = {
     "consumer/sources/files/stream.py": "tests/consumer/app/test_contracts.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }
-"""What may use a library beyond its public interface, and the tests that say what it relies on."""
+"""Modules that may use a library beyond its public interface, and the tests of their assumptions."""
 DOCUMENTED = {"_asdict", "_make", "_replace", "_exit"}
-"""Names that begin with an underscore and are public: of named tuples, and of os."""
+"""Public names that begin with an underscore: of named tuples, and of os."""
 OF_JAVA = ("org.apache.", "java.", "com.", "software.")
 CONFIGURATION = {"lakeproof/catalog.py", "lakeproof/connect/snippets.py", "lakeproof/install/jars.py"} | {
     "lakeproof/kafka/client.py"
 }
-"""Modules that name classes of Java in settings of Spark or Kafka, or on a command line."""
+"""Modules with names of Java classes in settings of Spark or Kafka, or on a command line."""
 
 
 def private_names(path: Path) -> set[str]:
-    """Names that a module uses beyond the public interface of a library, and of classes in the JVM."""
+    """Return the names that a module uses beyond a library's public interface, and of classes in the JVM."""
     tree = ast.parse(path.read_text())
     own = {getattr(node, "name", None) for node in ast.walk(tree)} | {
         target.attr if isinstance(target, ast.Attribute) else target.id
@@ -416,7 +416,7 @@ def private_names(path: Path) -> set[str]:
         match node:
             case ast.Attribute(value=ast.Name("self")):
                 continue
-            # In capitals: the codes of librdkafka's own errors, which its documentation lists.
+            # Names in capitals are librdkafka's own error codes, which are documented.
             case ast.Attribute(attr=name) if not name.isupper() and name not in own:
                 found.add(name)
             case ast.ImportFrom(module=str(module), names=names):
@@ -432,7 +432,7 @@ def private_names(path: Path) -> set[str]:
 
 
 def test_libraries_are_used_beyond_their_interface_in_few_rooms_with_a_contract_test():
-    """Each class of the JVM, and each private name of a library, is one that a test of its room relies on, too."""
+    """Each JVM class and each private name of a library that is used appears in a contract test of its room, too."""
     strangers, untested = {}, {}
     for path in (ROOT / "src").rglob("*.py"):
         module, found = path.relative_to(ROOT / "src").as_posix(), private_names(path)

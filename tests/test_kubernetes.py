@@ -1,6 +1,6 @@
 """The manifests of deploy/kubernetes, and Spark's driver with an API server that starts pods as processes.
 
-There is no Kubernetes here: the schemas say what it would accept, and the server keeps to what Spark asks of it.
+There is no Kubernetes here: the schemas define which objects it would accept, and the server supports Spark's requests.
 """
 
 import json
@@ -34,7 +34,7 @@ SECRETS = {
     "LAKE_CATALOG_URI": "postgresql://lake:secret-of-postgres@db/lake",
     "LAKE_LANDING_LOG_URI": "postgresql://lake:secret-of-postgres@db/lake",
 }
-"""What the comment of the settings says that the Secret has."""
+"""The keys of the Secret according to the comment of the settings."""
 _PATIENCE = 600.0  # of a busy machine
 EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
 
@@ -57,7 +57,7 @@ SPARK = OBJECTS["ConfigMap", "spark"]["data"]
 
 
 def properties() -> dict[str, str]:
-    """Of spark-defaults.conf."""
+    """Return the properties in spark-defaults.conf."""
     lines = [line for line in SPARK["spark-defaults.conf"].splitlines() if line and not line.startswith("#")]
     return dict(line.split(None, 1) for line in lines)
 
@@ -104,7 +104,7 @@ def test_the_kustomization_has_all_of_them_in_one_namespace() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Variables of the consumer."""
+    """Return the variables of the consumer."""
     settings, secrets = (source for source in CONTAINER["envFrom"])
     assert secrets["secretRef"]["name"] == "lakeproof"
     own = {each["name"]: each.get("value", "") for each in CONTAINER["env"]}
@@ -219,14 +219,14 @@ def land(folder: Path) -> None:
 
 
 def kept(process: Process) -> int:
-    """Rows that silver has kept, as the log says."""
+    """Return the number of rows kept in silver, from the log."""
     return sum(line.values["kept"] for line in process.said("silver micro-batch"))
 
 
 @pytest.mark.long
 @pytest.mark.spark
 def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
-    """The permissions of the Role are enough, executors are pods that Kubernetes accepts, and no secret leaves."""
+    """The Role's permissions are enough, executors are pods that Kubernetes accepts, and no secret leaks."""
     image = tmp_path / "bin"
     image.mkdir()
     (image / "executor").symlink_to(FOLDER / "executor.sh")
@@ -261,7 +261,7 @@ def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
 
         command = [sys.executable, "-m", "consumer", "run", "events", "--trigger", "1 second"]
         with Process(command, os.environ | variables, tmp_path / "output") as process:
-            # It begins before anything has landed: tasks of an empty micro-batch need no Python of the driver.
+            # It starts before any file lands: tasks of an empty micro-batch do not need the driver's Python.
             assert wait_until(lambda: bool(process.said("started")) or not process.alive, _PATIENCE), process.text()
             killed = kubernetes.executors()[0].process
             assert killed is not None
@@ -282,7 +282,7 @@ def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
         )
         assert verified.returncode == 0, verified.stdout + verified.stderr
         executors = [pod.manifest for pod in kubernetes.executors()]
-    assert len(executors) == 3  # one in place of the one that was killed
+    assert len(executors) == 3  # including a replacement for the killed one
     allowed = {
         (verb, resource)
         for rule in OBJECTS["Role", "spark-driver"]["rules"]
@@ -296,6 +296,6 @@ def test_a_driver_runs_on_executors_that_are_pods(tmp_path: Path) -> None:
         (container,) = pod["spec"]["containers"]
         assert container["args"] == ["executor"]
         assert container["image"] == CONTAINER["image"]
-        assert container["resources"]["limits"]["memory"] == "2048Mi"  # heap, and Python beside it
+        assert container["resources"]["limits"]["memory"] == "2048Mi"  # heap, and Python's memory
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert "secret-of" not in "".join(kubernetes.bodies) + logs

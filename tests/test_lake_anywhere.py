@@ -1,4 +1,4 @@
-"""A lake in a folder whose name a URL, a pattern or a list of options would take apart."""
+"""A lake in a folder whose name would break a URL, a pattern or a list of options."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_all_programs_find_the_same_lake(tmp_path: Path) -> None:
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
-        assert "ERROR" not in done.stderr  # Log4j's own, of a pattern that it cannot read
+        assert "ERROR" not in done.stderr  # Log4j's own error for a pattern that it cannot read
         return done.stdout
 
     run("producer", "events", "--batches", "2", "--batch-size", "5", "--seed", "7", "--invalid-schema-chance", "0.5")

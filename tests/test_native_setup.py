@@ -1,4 +1,4 @@
-"""How `make setup` builds the native judge: in a copy of what it uses, with compilers that do what a test wants."""
+"""`make setup` builds the native judge: in a copy of its input, with compilers that do what a test needs."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ BUILDS = 'cargo; for last; do :; done; mkdir -p "$last"; cp "$WHEEL" "$last"'
 
 
 class Clone:
-    """A clone of the project that has `.venv` already, but no native judge."""
+    """A clone of the project with `.venv`, but without a native judge."""
 
     def __init__(self, root: Path, cache: Path) -> None:
         self.root, self.cache, self.programs = root, cache, root / "programs"
@@ -53,7 +53,7 @@ class Clone:
                 (self.programs / tool).symlink_to(found)
 
     def has(self, *, cargo: str = "", maturin: str = "") -> None:
-        """Put compilers on the PATH, and maturin where the setup keeps it."""
+        """Put compilers on the PATH, and maturin in the setup's place for it."""
         self.script(self.programs / "cargo", cargo)
         self.script(self.programs / "rustc", "echo rustc 1.0.0")
         folder = self.root / "target" / "native" / "maturin"
@@ -71,7 +71,7 @@ class Clone:
         path.chmod(0o755)
 
     def setup(self, **more: str) -> list[str]:
-        """Lines that the setup prints. It has no network, and never fails."""
+        """Return the lines printed by the setup. It has no network, and never fails."""
         done = subprocess.run(
             ["bash", "-c", "source deploy/common.sh; source deploy/native.sh; start_native; finish_native"],
             cwd=self.root,
@@ -93,7 +93,7 @@ class Clone:
 
     @property
     def installed(self) -> str:
-        """Version of its native judge; empty if there is none."""
+        """Return the version of the installed native judge; empty if there is none."""
         code = "import native_judge as n; print(n.__version__)"
         done = subprocess.run([self.root / ".venv" / "bin" / "python", "-Ic", code], capture_output=True, text=True)
         return done.stdout.strip()
@@ -111,7 +111,7 @@ def clone(tmp_path: Path) -> Clone:
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> str:
-    """A wheel with a native judge that is none."""
+    """A wheel with a fake native judge."""
     name = "lakeproof_native_judge-0.1.0"
     files = {
         "native_judge/__init__.py": '__version__ = "0.1.0"\n',
@@ -144,7 +144,7 @@ def test_a_failed_build_leaves_the_python_judge(clone: Clone, wheel: str, cargo:
     assert said == f"{NOT_BUILT} To try again: make setup-native"
     assert why in (clone.root / "target/native/build.log").read_text()
     assert clone.installed == ""
-    assert clone.setup(WHEEL=wheel) == []  # `make start` does not wait for it again
+    assert clone.setup(WHEEL=wheel) == []  # `make start` does not try again
 
     clone.has(cargo="true", maturin=BUILDS)
     assert clone.setup(WHEEL=wheel) == []
@@ -164,7 +164,7 @@ def test_it_is_built_once_for_all_clones(clone: Clone, wheel: str, tmp_path: Pat
     (other.root / "src" / CRATE.name / "src/more.rs").write_text("// others\n")
     (said,) = other.setup()
     assert said.startswith(NOT_BUILT)
-    assert other.installed == ""  # a judge of other sources could judge differently
+    assert other.installed == ""  # a judge from other sources could judge differently
 
 
 def test_the_demo_takes_what_was_built_and_does_not_wait_for_a_compiler(
@@ -186,7 +186,7 @@ def test_the_demo_takes_what_was_built_and_does_not_wait_for_a_compiler(
     (other.root / "src" / CRATE.name / "src/more.rs").write_text("// others\n")
     (said,) = other.setup(NATIVE_KEPT="true")
     assert said.startswith("The native judge is not built")
-    assert other.installed == ""  # a judge of other sources could judge differently
+    assert other.installed == ""  # a judge from other sources could judge differently
 
 
 def test_without_cargo_what_was_built_stays_until_the_sources_change(clone: Clone, wheel: str) -> None:

@@ -1,4 +1,4 @@
-"""Bad settings, signals and closed pipes: no program answers them with a stack trace. None of this starts a JVM."""
+"""Bad settings, signals and closed pipes: no program prints a stack trace. No test here starts a JVM."""
 
 import os
 import re
@@ -55,7 +55,7 @@ def shell(folder: Path, command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """It ended with `code`, an error of one line that has these words, and a hint; the last line of a log has both."""
+    """Check the exit code, and for a one-line error with these words and a hint; a log has both in its last line."""
     assert "Traceback" not in done.stdout + done.stderr
     assert done.returncode == code, done.stderr
     if "consumer run" in " ".join(map(str, done.args)):
@@ -64,7 +64,7 @@ def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str
         assert failed["hint"]
         assert all(word in failed["message"] for word in words), failed
         return
-    # Of a file, its line is shown below the error.
+    # An error in a file is followed by its line.
     error, hint = [line for line in done.stderr.splitlines() if not re.match(r" +\d* \| ", line)]
     assert error.startswith("Error: ")
     assert hint.startswith("  ")
@@ -88,7 +88,7 @@ BAD_SETTINGS = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_bad_setting(tmp_path: Path, program: str) -> None:
-    # Each program with each setting would be slow: they all read them in one place.
+    # Each program with each setting would be slow: all programs read settings in one place.
     names = BAD_SETTINGS if program == "consumer" else ["LAKE_S3", "LAKE_HOME"]
     for name in names:
         assert_told(run(tmp_path, program, *PROGRAMS[program], **{name: BAD_SETTINGS[name]}), 2, name)
@@ -122,7 +122,7 @@ def test_a_contract_that_is_wrong_is_told_before_spark_starts(tmp_path: Path) ->
     text = (ROOT / "contracts" / "events.yaml").read_text()
     (tmp_path / "events.yaml").write_text(text.replace("name: product_id", "name: _product"))
     began = time.monotonic()
-    # Without jars, so that even a consumer that looked for Spark first would not find it.
+    # Without jars, so that a consumer that looked for Spark first would not find it either.
     done = run(tmp_path, "consumer", "run", "events", LAKE_CONTRACTS=str(tmp_path), LAKE_JARS=str(tmp_path))
     assert_told(done, 2, "events.yaml:", "_product")
     assert time.monotonic() - began < 10
@@ -205,7 +205,7 @@ def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tu
     )
     try:
         deadline = time.monotonic() + 120
-        # It starts with a second or two of processor time: after three it is in the query.
+        # The start takes a second or two of processor time: after three, the query is running.
         while psutil.Process(process.pid).cpu_times().user < 3 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert process.poll() is None
@@ -234,11 +234,11 @@ def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert process.poll() is None  # the second batch takes seconds, however fast the machine is
+    assert process.poll() is None  # the second batch takes seconds, even on a fast machine
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
-    # 0 where it was done before the second one, and the signal itself where that came as the interpreter ended.
+    # 0 if it was done before the second signal, and the signal itself if that came while the interpreter ended.
     assert process.returncode in (0, 128 + signal.SIGINT, -signal.SIGINT)

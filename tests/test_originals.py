@@ -1,4 +1,4 @@
-"""docs/originals.md: the events of the projects that this one comes from, and the commands that do what they show."""
+"""docs/originals.md: events of the original projects, and commands that do the same as they show."""
 
 import json
 import re
@@ -27,7 +27,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("token", TEXTS)
 def test_both_judges_keep_a_number_or_a_string_exactly(token: str) -> None:
-    """The events as the originals send them: the sensor's of the article, the clickstream's by its schema."""
+    """Events as in the originals: the sensor's from the article, the clickstream's by its schema."""
     sensor = '{"device_id": %s, "sensor_freq": 44.491581725355466, "event_time": "2023-04-08T05:26:00Z"}'
     click = '{"id": 1, "type": "click", "event": {"timestamp": "2023-04-08T05:26:00Z", "page": "/", "product": %s}}'
     for stream, record in {"sensors": sensor, "clickstream": click}.items():
@@ -66,7 +66,7 @@ def test_the_page_lands_their_events(kafka: KafkaServer, tmp_path: Path) -> None
 
 
 def test_each_command_of_the_tables_is_run_on_the_page_that_is_linked() -> None:
-    """tests/blocks.csv names the test of each block."""
+    """tests/blocks.csv names each block's test."""
     rows = re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", (ROOT / PAGE).read_text(), re.MULTILINE)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     missing, commands = [], 0

@@ -1,4 +1,4 @@
-"""A fork of a program does what the program does."""
+"""A fork of a program behaves like the program."""
 
 import os
 import subprocess

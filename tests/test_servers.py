@@ -1,4 +1,4 @@
-"""The servers of the tests serve, keep what they have over a stop, and say what is missing where they cannot start."""
+"""The servers of the tests serve, keep their data across a stop, and report missing parts if they cannot start."""
 
 import socket
 from collections.abc import Callable, Iterator

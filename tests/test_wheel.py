@@ -1,4 +1,4 @@
-"""The wheel, as somebody installs it: a fresh environment, an empty folder, and nothing of the repository."""
+"""The wheel as installed by a user: a fresh environment, an empty folder, and no access to the repository."""
 
 import json
 import os
@@ -23,7 +23,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of an environment with the wheel; its dependencies are those of the tests."""
+    """The folder with programs of an environment with the wheel; its dependencies come from the tests' environment."""
     folder = tmp_path_factory.mktemp("wheel")
     calls: list[list[str | Path]] = [
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
@@ -32,7 +32,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for call in calls:
         subprocess.run(call, cwd=ROOT, check=True, capture_output=True, timeout=120)
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    # A path from here is searched after the environment's own packages, and its .pth files are not read.
+    # This path is searched after the environment's own packages, and its .pth files are not read.
     (site / "others.pth").write_text(sysconfig.get_path("purelib"))
     (wheel,) = folder.glob("*.whl")
     pip = [
@@ -80,7 +80,7 @@ def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch
 
     said = run("consumer run events --available-now", lake, code=3, LAKE_SPARK_UI_PORT="0")
     assert "lakeproof setup" in said
-    # Ivy would take these from its cache; the tests need no network.
+    # Ivy would use these from its cache; the tests need no network.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     jars = settings_of({}).spark.jars
     jars.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch
     assert "land files in lake/landing/orders" in said
     assert re.search(r"later.json │ +1 │ missing_field │ \$\.at ", said)
     assert said.count("2026-11-21 08:00:00+00") == 4  # rows of bronze
-    # A second time, in the folder as it is now.
+    # A second time, in the folder with its current files.
     assert "All files exist already." in run("lakeproof init", lake)
     (lake / "contracts" / "events.yaml").write_text("mine")
     assert "contracts/events.yaml exists, with other content" in run("lakeproof init", lake, code=2)
@@ -114,7 +114,7 @@ def test_the_demo_in_an_empty_folder(run: Run, tmp_path: Path, request: pytest.F
     lake = tmp_path / "empty"
     lake.mkdir()
     jars = {"LAKE_JARS": str(ROOT / "target" / "jars" / "spark"), "LAKE_SPARK_UI_PORT": "0"}
-    request.addfinalizer(lambda: run("lakeproof demo stop", lake, **jars))  # it runs on where rows took too long
+    request.addfinalizer(lambda: run("lakeproof demo stop", lake, **jars))  # it keeps running if rows take too long
     said = run("lakeproof demo", lake, **jars)
     assert "Records: bronze.events" in said
     assert "user_activity" in said

@@ -1,1 +1,1 @@
-"""What a benchmark compares: programs that do the work, and print their figures as JSON in their last line."""
+"""Sides of benchmarks: programs that do the work, and print their figures as JSON in the last line."""

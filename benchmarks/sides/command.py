@@ -1,4 +1,4 @@
-"""A command as an operator runs it, in a process of its own, timed by its log; then its tables are counted."""
+"""Run a command in its own process, as an operator does, timed by its log; then count the rows of its tables."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _FATES = (
 
 
 def main() -> None:
-    """Run a program with arguments; then say what it printed, if that is JSON, and what it did."""
+    """Run a program with arguments; then print its output, if that is JSON, and its figures."""
     log, output = (Path(os.environ[FOLDER_VARIABLE]) / name for name in ("log", "output"))
     began = time.monotonic()
     with log.open("wb") as errors, output.open("wb") as said:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def seconds_of(lines: Iterable[str]) -> float:
-    """Seconds from the start of the stream's query, when Spark has started, to its end; 0 without one."""
+    """Return the seconds from the start of the stream's query, after Spark's start, to its end; 0 without a query."""
     began = ended = datetime.max
     for line in map(json.loads, filter(_is_json, lines)):
         at = datetime.fromisoformat(line["timestamp"]).replace(tzinfo=None)
@@ -53,7 +53,7 @@ def seconds_of(lines: Iterable[str]) -> float:
 
 
 def counts(settings: Settings) -> dict[str, Any]:
-    """Rows and data files of the tables, and what became of dead letters."""
+    """Return the numbers of rows and data files of the tables, and the outcomes of dead letters."""
     names, catalog = stream_tables(STREAM), open_catalog(settings)
     tables = {"bronze": names.bronze, "dead_letters": names.dead_letters, "attempts": names.attempts}
     found: dict[str, Any] = {"fates": []}

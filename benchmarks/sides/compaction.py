@@ -1,4 +1,4 @@
-"""Many small files of a table, before and after maintenance: the same query in DuckDB and in Spark.
+"""Many small files of a table, before and after maintenance: the same queries in DuckDB and in Spark.
 
 Run as ``python -m benchmarks.sides.compaction FILES``.
 """
@@ -41,7 +41,7 @@ _OF_AN_HOUR = "SELECT count(*) FROM {table} WHERE {time} < TIMESTAMP '2026-11-20
 
 
 def main() -> None:
-    """Fill the table, ask, maintain, and ask again."""
+    """Fill the table, run the queries, maintain it, and run the queries again."""
     files = int(sys.argv[1])
     settings = load_settings()
     spark = start_session(settings, "benchmark: compaction")
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _ask(spark: SparkSession, settings: Settings, table: str, event_time: str) -> tuple[dict[str, float], list[Any]]:
-    """Median seconds of each query in each engine, and what they answered."""
+    """Return the median seconds of each query in each engine, and the results."""
     found: dict[str, float] = {}
     answers = []
     for name, query in {"all rows": _ASKED, "an hour": _OF_AN_HOUR}.items():
@@ -112,7 +112,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _file(spark: SparkSession, settings: Settings, table: str, number: int) -> list[DataFile]:
-    """A small file of one micro-batch, whose rows are of one day."""
+    """Write a small file of one micro-batch, with rows of one day."""
     where = _TARGETS.get(table) or open_table(spark, table, "a reader of the schema").target(marker(0))
     if where is None:
         raise AssertionError(f"{table} has a marker of a query that never was.")

@@ -1,7 +1,7 @@
 """dlt to Iceberg, with the contract's rules as a pydantic model.
 
-dlt's own schema contract can drop a bad row, not keep it: so the resource validates, and names the table of each part.
-It yields Arrow tables, which dlt writes as they are; Python objects would be normalized one by one.
+dlt's own schema contract can drop a bad row, but not keep it: so the resource validates, and names the table of each
+part. It yields Arrow tables, which dlt writes as they are; it would normalize Python objects one by one.
 """
 
 import json
@@ -54,14 +54,14 @@ _DEAD = pa.schema({"raw": pa.string(), "reason": pa.string(), "_source": pa.stri
 
 
 def _number(value: object) -> object:
-    """Text is no number, although pydantic would convert it; its strict mode takes no number of JSON."""
+    """Reject text, which pydantic would convert to a number; its strict mode rejects JSON numbers."""
     if isinstance(value, str | bool):
         raise ValueError("expected a number")  # noqa: TRY004 - what pydantic expects of a validator
     return value
 
 
 class Event(BaseModel):
-    """The contract, as far as a model says it."""
+    """The contract, to the extent that a model can express it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +75,7 @@ class Event(BaseModel):
 
 
 class Divided:
-    """The rows of both tables, collected file by file."""
+    """Rows of both tables, collected from files."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -98,19 +98,19 @@ class Divided:
                 reasons = "; ".join(f"{found['loc']}: {found['type']}" for found in error.errors(include_url=False))
                 self._bad.append({"raw": orjson.dumps(record).decode(), "reason": reasons, **at})
             else:
-                # dlt makes nested objects JSON text; so does this.
+                # dlt stores nested objects as JSON text, and so does this.
                 properties = orjson.dumps(event.properties).decode()
                 self._good.append({**event.__dict__, "properties": properties, **at})
 
     def tables(self) -> Iterator[Any]:
-        """Yield what was collected, each part for its table."""
+        """Yield the collected rows, each part for its table."""
         yield dlt.mark.with_table_name(pa.Table.from_pylist(self._good, _BRONZE), "bronze")
         yield dlt.mark.with_table_name(pa.Table.from_pylist(self._bad, _DEAD), "dead_letters")
 
 
 @dlt.resource(name="events", write_disposition="append", table_format="iceberg")
 def events(folder: Path) -> Iterator[Any]:
-    """All files below a folder, some at once."""
+    """Yield the rows of all files below a folder, several files at a time."""
     paths = sorted(folder.rglob("*.json"))
     for first in range(0, len(paths), _FILES_AT_ONCE):
         divided = Divided(datetime.now(UTC))
@@ -120,7 +120,7 @@ def events(folder: Path) -> Iterator[Any]:
 
 
 def main() -> None:
-    """Make the pipeline; then, timed, run it over all that has landed; then count."""
+    """Make the pipeline; then, timed, run it over all landed files; then count."""
     folder = Path(os.environ["BENCH_FOLDER"])
     landing = Path(unquote(urlsplit(load_settings().landing.uri).path)) / "events"
     os.environ |= {"RUNTIME__DLTHUB_TELEMETRY": "false", "DLT_DATA_DIR": str(folder / "dlt")}

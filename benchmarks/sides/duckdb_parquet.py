@@ -1,7 +1,7 @@
-"""DuckDB alone: the sound files to one Parquet file, nothing judged. ``python -m … SOUND_FILES_JSON``.
+"""DuckDB alone: write the sound files to one Parquet file, without judging. ``python -m … SOUND_FILES_JSON``.
 
-DuckDB's reader of JSON arrays stops at the first file that it cannot parse, so those that were cut short are left out.
-Fields that may hold a wrong type are read as text or JSON, since one such field would stop it as well.
+DuckDB's reader of JSON arrays stops at the first file that it cannot parse, so truncated files are omitted.
+Fields that may have a wrong type are read as text or JSON, since one wrong type would stop the reader as well.
 """
 
 import json

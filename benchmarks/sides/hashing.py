@@ -1,4 +1,4 @@
-"""What hashes rows of bronze, in one process and on one core: ``python -m … NAME FOLDER``, prints processor time."""
+"""Hash rows of bronze in one process on one core, and print processor time: ``python -m … NAME FOLDER``."""
 
 import json
 import sys
@@ -28,12 +28,12 @@ _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def main() -> None:
-    """Hash the rows of all files, timed by the processor."""
+    """Hash the rows of all files; measure processor time."""
     name, folder = sys.argv[1:]
     contract = load_contract(ROOT / "contracts", "events")
     rows = [batch for path in sorted(Path(folder).rglob("*.json")) for batch in _rows(contract, path)]
     hash_rows = HASHES[name](contract)
-    hash_rows(rows[:5])  # what is imported and compiled once does not count
+    hash_rows(rows[:5])  # one-time imports and compilation do not count
     began = time.process_time()
     hash_rows(rows)
     seconds = time.process_time() - began

@@ -1,4 +1,4 @@
-"""Silver's micro-batch while silver grows: ``python -m benchmarks.sides.history STRATEGY ROWS…``."""
+"""Micro-batches of silver as silver grows: ``python -m benchmarks.sides.history STRATEGY ROWS…``."""
 
 import json
 import statistics
@@ -20,7 +20,7 @@ _HORIZON = timedelta(days=7)
 
 
 def main() -> None:
-    """At each size, time micro-batches of silver; where it is the first after the history grew, apart."""
+    """Time micro-batches of silver at each size; report the first one after the history grew separately."""
     strategy, *sizes = sys.argv[1:]
     declare(strategy)
     settings = load_settings()

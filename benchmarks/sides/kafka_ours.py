@@ -22,7 +22,7 @@ STREAM, PRODUCT = "events", "user_activity"
 
 
 def main() -> None:
-    """Start Spark; then, timed, run the queries until all is committed; then count."""
+    """Start Spark; then, timed, run the queries until everything is committed; then count."""
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     trigger = Trigger(available_now=True)

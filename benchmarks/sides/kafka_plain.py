@@ -1,4 +1,4 @@
-"""Kafka to three Iceberg tables in Spark's plain style: ``python -m benchmarks.sides.kafka_plain RECORDS_AT_ONCE``."""
+"""Kafka to three Iceberg tables in plain Spark: ``python -m benchmarks.sides.kafka_plain RECORDS_AT_ONCE``."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ _BY_DAY = (
 
 
 def main() -> None:
-    """Create the tables; then, timed, fill one from the other; then count."""
+    """Create the tables; then, timed, fill each from the previous one; then count."""
     settings, at_once = load_settings(), sys.argv[1]
     open_catalog(settings)
     spark = start_session(settings, "benchmark: plain")

@@ -1,4 +1,4 @@
-"""A product of many windows, some of which late rows correct: ``python -m benchmarks.sides.late_rows WINDOWS``."""
+"""Late rows that correct windows of a large product: ``python -m benchmarks.sides.late_rows WINDOWS``."""
 
 import json
 import statistics
@@ -33,7 +33,7 @@ _RUNS = 3
 
 
 def main() -> None:
-    """Fill the product; then time corrections of windows of one day, and of ten."""
+    """Fill the product; then time corrections of windows in one day, and in ten days."""
     windows = int(sys.argv[1])
     declare("merge")
     settings = load_settings()
@@ -67,7 +67,7 @@ def main() -> None:
                 rows = sum(size for path, size in new.items() if "/metadata/" not in path)
                 runs.append((seconds, rows, sum(new.values()) - rows, _read(settings, windows, events)))
             names = ("seconds", "data_bytes", "metadata_bytes", "duckdb_s")
-            columns = zip(*runs[1:], strict=True)  # the first one warms up
+            columns = zip(*runs[1:], strict=True)  # the first run is a warm-up
             found[str(days)] = {name: statistics.median(column) for name, column in zip(names, columns, strict=True)}
     spark.stop()
     print(json.dumps({"filled_s": filled, "windows": windows, "days": found}))
@@ -79,7 +79,7 @@ def _files(settings: Settings, name: str) -> Iterator[tuple[str, int]]:
 
 
 def _read(settings: Settings, windows: int, events: int) -> float:
-    """What DuckDB reads must be all windows with all events; return the seconds."""
+    """Check that DuckDB reads all windows with all events; return the seconds."""
     with connect(settings) as session:
         began = time.perf_counter()
         result: Any = session.sql("SELECT count(*), sum(event_count), count(DISTINCT user_id) FROM gold.user_activity")

@@ -1,4 +1,4 @@
-"""lakeproof's consumer from bronze to silver and gold, with a strategy of silver."""
+"""lakeproof's consumer from bronze to silver and gold, with a given strategy of silver."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from lakeproof.settings import load_settings
 
 
 def main() -> None:
-    """Fill bronze; then, timed, run silver and gold until they have all of it; then count."""
+    """Fill bronze; then, timed, run silver and gold until they have all rows; then count."""
     declare(sys.argv[1])
     fill_bronze()
     settings = load_settings()
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def declare(strategy: str) -> None:
-    """Use a contract with the strategy."""
+    """Use a contract with a strategy of silver."""
     folder = Path(os.environ[FOLDER_VARIABLE]) / "contracts"
     folder.mkdir()
     text = (ROOT / "contracts" / "events.yaml").read_text()

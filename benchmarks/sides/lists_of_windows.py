@@ -1,7 +1,7 @@
-"""The function that the usual way of sampling windows runs in Spark's Python workers.
+"""The usual way to sample windows: a function that runs in Spark's Python workers.
 
-PySpark 4.1.3 with PyArrow 26 fails in every applyInPandasWithState: it takes places and lengths from a column that is
-filled up with nulls, which makes them floats, and PyArrow no longer slices by these. So the nulls are left out here.
+PySpark 4.1.3 with PyArrow 26 fails in every applyInPandasWithState: it reads offsets and lengths from a column that is
+padded with nulls, which turns them into floats, and PyArrow no longer slices by floats. So nulls are dropped here.
 """
 
 import warnings
@@ -20,7 +20,7 @@ OUTPUT = "window_start bigint, device_id string, event_time bigint, sensor_freq 
 
 
 def sample(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Collect the readings of a window; when the watermark has passed its end, say which are samples."""
+    """Collect the readings of a window; yield its samples when the watermark has passed its end."""
     start, end = key
     if not state.hasTimedOut:
         readings = list(state.get[0]) if state.exists else []

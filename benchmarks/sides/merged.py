@@ -1,6 +1,6 @@
 """The usual way from bronze to silver and gold: MERGE for each micro-batch, in foreachBatch, on persisted rows.
 
-Written first, and not touched again. It has lakeproof's session, catalog, file format and partitions.
+Written first, and not changed since. It uses lakeproof's session, catalog, file format and partitions.
 """
 
 import json
@@ -25,7 +25,7 @@ _MEASURES = (
 
 
 def process(batch: DataFrame, _batch_id: int) -> None:
-    """Insert the rows whose keys silver does not have; then compute the windows of the micro-batch again."""
+    """Insert the rows whose keys are not in silver; then recompute the windows of the micro-batch."""
     spark = batch.sparkSession
     rows = batch.dropDuplicates(["event_id"]).persist()
     rows.createOrReplaceTempView("new_rows")

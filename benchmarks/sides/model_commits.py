@@ -1,4 +1,4 @@
-"""Commits to a table with more and more snapshots, and of more and more data files; then with a maintained history.
+"""Commits to a table with increasing numbers of snapshots and of data files; then with a maintained history.
 
 Run as a side: ``python -m benchmarks.sides.model_commits SNAPSHOTS...``: the last number is held out.
 """

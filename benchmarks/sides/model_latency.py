@@ -1,7 +1,7 @@
-"""Micro-batches over S3 with a REST catalog that is slow to answer, and the requests that they make.
+"""Micro-batches on S3 with a slow REST catalog, and their requests.
 
 Run as a side: ``python -m benchmarks.sides.model_latency CATALOG_PORT S3_PORT FILES DELAY...``: the last delay is held
-out, and for bronze alone.
+out, and applied to bronze only.
 """
 
 import json
@@ -32,7 +32,7 @@ _FILES = 8
 
 
 def main() -> None:
-    """Take micro-batches at each delay, then of each size; print samples."""
+    """Run micro-batches of each size, then at each delay; print samples."""
     catalog, storage = DelayingProxy(int(sys.argv[1])), DelayingProxy(int(sys.argv[2]))
     files, delays = int(sys.argv[3]), [float(each) for each in sys.argv[4:]]
     os.environ |= {

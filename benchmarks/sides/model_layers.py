@@ -1,8 +1,8 @@
-"""Micro-batches of bronze, silver and gold of several sizes, one after the other, with so many cores.
+"""Micro-batches of bronze, silver and gold of several sizes, one after another, with a number of cores.
 
-Run as a side: ``python -m benchmarks.sides.model_layers CORES FILES [stream]``. A micro-batch is taken as the
-consumer takes one, by the engine of the layers. With `stream`, Spark's streaming query takes bronze's, and says what it
-adds around them.
+Run as a side: ``python -m benchmarks.sides.model_layers CORES FILES [stream]``. Micro-batches are processed as in the
+consumer, by the engine of the layers. With `stream`, Spark's streaming query processes those of bronze, and the
+samples have the time that it adds to them.
 """
 
 import itertools
@@ -51,7 +51,7 @@ from lakeproof.tables.names import silver_tables, stream_tables
 STREAM, PRODUCT = "events", "user_activity"
 ResultT = TypeVar("ResultT")
 Work = Callable[[], dict[str, Any]]
-"""Takes a micro-batch, and returns what is logged of it."""
+"""Processes a micro-batch, and returns the fields of its log line."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _CHECKPOINT = "a checkpoint"
 _EMPTY_TASKS = (4, 16, 64, 256)
@@ -60,7 +60,7 @@ _OF_TASKS = ("Executor task launch worker", "stdout writer")
 
 @dataclass(frozen=True)
 class Used:
-    """What a piece of work took."""
+    """Time of a piece of work."""
 
     wall: float
     driver: float  # processor seconds of the driver's Python
@@ -69,7 +69,7 @@ class Used:
 
     @classmethod
     def by(cls, work: Callable[[], ResultT]) -> tuple["Used", ResultT]:
-        """Do some work."""
+        """Do some work, and measure it."""
         before, began = _processor_seconds(), time.monotonic()
         done = work()
         wall, after = time.monotonic() - began, _processor_seconds()
@@ -77,7 +77,7 @@ class Used:
 
 
 class Pipeline:
-    """A lake with one stream, whose layers are taken one at a time."""
+    """A lake with one stream, whose layers run one at a time."""
 
     def __init__(self, settings: Settings, spark: SparkSession) -> None:
         self._settings, self._spark = settings, spark
@@ -87,7 +87,7 @@ class Pipeline:
         self._numbers = itertools.count()
 
     def of_bronze(self, held: Lease) -> Work:
-        """Find what landed; return what takes it."""
+        """Discover landed files; return a function that processes them."""
         source = FileSource(self._settings, STREAM, "bronze-events", available_now=True)
         source.prepare(self._catalog)
         start = self._log.head()
@@ -102,7 +102,7 @@ class Pipeline:
         return lambda: complete(layer, self._spark, work, held)
 
     def layers(self) -> list[Layer[Any]]:
-        """Silver and gold, with their tables."""
+        """Return silver and gold, with their tables."""
         contract = load_contract(self._settings.contracts, STREAM)
         product = load_product(ROOT / "gold", PRODUCT, lambda _: contract)
         found = list(layers_of(Asked(self._settings, {STREAM: contract}, [STREAM], [product])))
@@ -112,7 +112,7 @@ class Pipeline:
         return found
 
     def of_layer(self, layer: Layer[Any], held: Lease) -> Work:
-        """Return what takes all that there is for a layer."""
+        """Return a function that processes all pending rows of a layer."""
 
         def work() -> dict[str, Any]:
             found = layer.next(self._spark)
@@ -123,7 +123,7 @@ class Pipeline:
         return work
 
     def look_up(self) -> dict[str, float]:
-        """What tasks do to find the rows of silver that have one of some keys, here: none of them has."""
+        """Look up keys in the rows of silver, as tasks do; here, no row has one of the keys."""
         contract = load_contract(self._settings.contracts, STREAM)
         wanted, rows = pa.array([b"a key"] * 2, pa.binary()), 0
         scan = kept_scan(self._catalog, contract, silver_tables(STREAM).kept, None)
@@ -135,11 +135,11 @@ class Pipeline:
 
 
 def main() -> None:
-    """Take rounds of all sizes; print samples of each layer."""
+    """Run rounds of all sizes; print samples of each layer."""
     cores, files = int(sys.argv[1]), int(sys.argv[2])
     os.environ["LAKE_SPARK_MASTER"] = f"local[{cores}]"
     os.environ["LAKE_SETTLE_SECONDS"] = "0"
-    # One micro-batch for each round, whatever its size.
+    # One micro-batch per round, regardless of its size.
     os.environ["LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH"] = os.environ["LAKE_MAX_BYTES_PER_MICRO_BATCH"] = str(1 << 40)
     settings = load_settings()
     spark = start_session(settings, "benchmark: model", PLANNING_ONLY)
@@ -169,7 +169,7 @@ def _rounds(
             found = [("bronze", used, totals)]
             found += [(layer.name.partition("-")[0], *Used.by(pipeline.of_layer(layer, held))) for layer in layers]
             for layer_name, took, said in found:
-                if number > 1:  # the first ones load classes, and start workers
+                if number > 1:  # the first rounds load classes and start workers
                     yield {
                         "layer": layer_name,
                         **units,
@@ -185,7 +185,7 @@ def _rounds(
 
 
 def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], files: int) -> Iterator[dict[str, Any]]:
-    """What Spark's streaming query adds to a micro-batch, by the log and by its own progress."""
+    """Measure the time that Spark's streaming query adds to a micro-batch, from the log and Spark's progress."""
     progress: list[Any] = []
 
     class Listener(StreamingQueryListener):
@@ -209,10 +209,10 @@ def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], 
         took = [line for line in logged if line["event"] == "micro-batch"]
         deadline = time.monotonic() + 10
         while not (found := [one for one in progress if "addBatch" in one.durationMs]) and time.monotonic() < deadline:
-            time.sleep(0.05)  # Spark reports from a thread of its own
+            time.sleep(0.05)  # Spark reports progress from its own thread
         if len(took) != 1 or not found:
             raise AssertionError(f"{len(took)} micro-batches, and {len(found)} reports of Spark's for {each}.")
-        # A new checkpoint begins with an empty micro-batch.
+        # A new checkpoint starts with an empty micro-batch.
         milliseconds = max((dict(one.durationMs) for one in found), key=lambda each: each["triggerExecution"])
         if number:
             yield {
@@ -225,7 +225,7 @@ def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], 
 
 
 def _empty_jobs(spark: SparkSession) -> Iterator[dict[str, Any]]:
-    """Jobs of tasks that do nothing."""
+    """Time jobs whose tasks do nothing."""
     context = spark.sparkContext
     for turn in range(3):
         for tasks in _EMPTY_TASKS:
@@ -237,7 +237,7 @@ def _empty_jobs(spark: SparkSession) -> Iterator[dict[str, Any]]:
 
 
 def _executor_seconds(spark: SparkSession) -> float:
-    """Processor seconds so far of the threads of the JVM that run tasks, which on a cluster is another JVM's work."""
+    """Return processor seconds so far of the JVM's threads that run tasks; on a cluster, they are in another JVM."""
     threads = java_class(spark, "java.lang.management.ManagementFactory").getThreadMXBean()
     found = 0
     for number in threads.getAllThreadIds():
@@ -252,7 +252,7 @@ def _same(item: int) -> int:
 
 
 def _processor_seconds() -> tuple[float, float, float]:
-    """Processor seconds so far of this process, of the JVM, and of the workers."""
+    """Return processor seconds so far of this process, of the JVM, and of the workers."""
     own = psutil.Process()
     mine = own.cpu_times()
     jvm, workers = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The phases of a bronze micro-batch, each by itself, in one process without Spark: processor seconds.
+"""Each phase of a bronze micro-batch separately, in one process without Spark: processor seconds.
 
 Run as a side: ``python -m benchmarks.sides.model_phases FILES REPEAT``.
 """
@@ -54,14 +54,14 @@ def main() -> None:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor seconds of some work, and what it returned."""
+    """Return the processor seconds of some work, and its result."""
     began = time.process_time()
     done = work()
     return time.process_time() - began, done
 
 
 def target_of(settings: Settings, name: str) -> Target:
-    """How to write data files of a table, as PyIceberg knows it."""
+    """Return the target for data files of a table, from PyIceberg's metadata."""
     table = open_catalog(settings).load_table(name)
     (day,) = table.spec().fields
     return Target(
@@ -73,7 +73,7 @@ def target_of(settings: Settings, name: str) -> Target:
 
 
 def _listing(settings: Settings, sizes: Sequence[int], held_out: int, turn: int) -> Iterator[dict[str, Any]]:
-    """List a landing zone for the first time; plan a micro-batch of all of it, and write the ledger's rows of that."""
+    """List a landing zone for the first time; plan a micro-batch of all its files, and write the rows of the ledger."""
     contract = load_contract(settings.contracts, STREAM)
     ensure_tables(open_catalog(settings), contract)
     ledger = target_of(settings, stream_tables(STREAM).ledger)
@@ -86,7 +86,7 @@ def _listing(settings: Settings, sizes: Sequence[int], held_out: int, turn: int)
         first, _ = timed(discovery.sweep)
         again, _ = timed(discovery.sweep)
         recent, _ = timed(discovery.recent)
-        # Its pages are in the file, or still in the write-ahead log.
+        # SQLite has the pages in the database file, or still in the write-ahead log.
         of_state = max(path.stat().st_size for path in root.parent.glob(f"{root.name}.db*"))
         plan, parts = timed(lambda log=log, size=size, zone=zone: _planned(log, size, zone))
         batch = MicroBatch(0, "checkpoint", contract, _NOW)
@@ -110,7 +110,7 @@ def _listing(settings: Settings, sizes: Sequence[int], held_out: int, turn: int)
 
 
 def _peak(work: Callable[[], Any]) -> int:
-    """Bytes of Python's objects that were there at once, at most."""
+    """Return the maximum memory of Python objects during some work, in bytes."""
     tracemalloc.start()
     work()
     peak = tracemalloc.get_traced_memory()[1]
@@ -119,7 +119,7 @@ def _peak(work: Callable[[], Any]) -> int:
 
 
 def _touch(root: Path, count: int) -> None:
-    """Files of an hour each 1,000, as producers land them."""
+    """Create files in folders per hour, each with 1,000, as producers land them."""
     for number in range(count):
         if number % 1_000 == 0:
             folder = root / f"dt=2026-11-{1 + number // 24_000:02d}" / f"hh={number // 1_000 % 24:02d}"
@@ -128,7 +128,7 @@ def _touch(root: Path, count: int) -> None:
 
 
 def _planned(log: LandingLog, size: int, zone: LandingZone) -> list[list[LandedFile]]:
-    """Read the landing log, divide files among tasks, and pickle them."""
+    """Read the landing log, divide the files among tasks, and pickle them."""
     groups = FileReader(zone).groups(log.files(0, size), _CORES)
     for group in groups:
         pickle.dumps(group)
@@ -151,7 +151,7 @@ def _in_tasks(settings: Settings, contract: Contract, files: int, repeat: int) -
         reader = FileReader(zone)
         listed = [LandedFile(0, name, seen.size, seen.etag, seen.modified_at) for name, seen in sorted(zone.list())]
         task = Task(batch, *targets, reader, settings.s3, settings.limits, judge=settings.judge)
-        write_group(listed[:4], task)  # imports
+        write_group(listed[:4], task)  # warm up imports
         for turn in range(repeat):
             for size in sizes_in_tasks(records, files):
                 for count in _GROUPS:
@@ -168,7 +168,7 @@ def _in_tasks(settings: Settings, contract: Contract, files: int, repeat: int) -
 
 
 def sizes_in_tasks(records: int, files: int) -> list[int]:
-    """How many files a sample has."""
+    """Return the numbers of files of the samples."""
     return [max(files // part, 4) for part in ((16, 8, 4, 2) if records == LARGE else (4, 2, 1))]
 
 
@@ -181,7 +181,7 @@ def _written(groups: Sequence[list[LandedFile]], task: Task[LandedFile]) -> list
 
 
 def _judged(groups: Sequence[list[Envelope]], contract: Contract, settings: Settings) -> int:
-    """Judge what was read as tasks do; return the number of units."""
+    """Judge envelopes as tasks do; return the number of units."""
     return sum(_judged_by_task(group, contract, settings) for group in groups)
 
 

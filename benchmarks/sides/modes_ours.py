@@ -15,7 +15,7 @@ from lakeproof.state.lease import lease
 
 
 def main() -> None:
-    """Run it, timed; then count."""
+    """Run the mode, timed; then count."""
     name, folder = ModeName(sys.argv[1]), Path(os.environ["BENCH_FOLDER"]) / "out"
     options = {"parquet": str(folder), "watermark": WATERMARK}
     if name is ModeName.WINDOWS:

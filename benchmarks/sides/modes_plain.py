@@ -1,4 +1,4 @@
-"""The same jobs with Spark's own operators: ``python -m benchmarks.sides.modes_plain windows``."""
+"""The same jobs as the modes, with Spark's own operators: ``python -m benchmarks.sides.modes_plain windows``."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _SCHEMA = "eventId string, userId string, amount decimal(18,6), eventType string
 
 
 def main() -> None:
-    """Run it, timed; then count."""
+    """Run the job, timed; then count."""
     name, folder = sys.argv[1], Path(os.environ["BENCH_FOLDER"])
     settings = load_settings()
     spark = start_session(settings, "benchmark: plain")
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def written(folder: Path, name: str) -> dict[str, int]:
-    """How many rows the files have, and how many events these are."""
+    """Return the numbers of rows in the files, and of events in the rows."""
     events = "sum(event_count)" if name == "windows" else "count(*)"
     found = duckdb.sql(f"select count(*), {events} from '{folder}/*.parquet'").fetchone()
     rows, count = found or (0, 0)

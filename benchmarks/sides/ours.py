@@ -1,4 +1,4 @@
-"""lakeproof's consumer over all that has landed, timed without the start of the JVM."""
+"""lakeproof's consumer over all landed files, timed without the start of the JVM."""
 
 import json
 import time
@@ -14,7 +14,7 @@ STREAM = "events"
 
 
 def main() -> None:
-    """Start Spark; then, timed, run the stream until all is committed; then count."""
+    """Start Spark; then, timed, run the stream until everything is committed; then count."""
     settings = load_settings()
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What reads landed files, in one process and on one core: ``python -m … NAME FOLDER``, prints processor time."""
+"""Read landed files in one process on one core, and print processor time: ``python -m … NAME FOLDER``."""
 
 import json
 import sys
@@ -16,11 +16,11 @@ from lakeproof.judge.batch import Judge
 
 
 def main() -> None:
-    """Read all files, timed by the processor."""
+    """Read all files; measure processor time."""
     name, folder = sys.argv[1:]
     batches = [path.read_bytes() for path in sorted(Path(folder).rglob("*.json"))]
     read = READERS[name]()
-    read(batches[:5])  # what is imported and compiled once does not count
+    read(batches[:5])  # one-time imports and compilation do not count
     began = time.process_time()
     units = read(batches)
     print(json.dumps({"seconds": time.process_time() - began, "units": units}))
@@ -37,7 +37,7 @@ def _parser(decode: Callable[[bytes], list[object]], error: type[Exception]) -> 
         for batch in batches:
             try:
                 units += len(decode(batch))
-            except error:  # a file that is cut short
+            except error:  # truncated file
                 units += 1
         return units
 
@@ -50,7 +50,7 @@ def _duckdb() -> Callable[[list[bytes]], int]:
 product_id: 'VARCHAR', amount: 'VARCHAR', properties: 'JSON'}"
 
     def read(batches: list[bytes]) -> int:
-        # It reads files only, and stops at one that is cut short: those are left out, and count as a unit.
+        # DuckDB reads files only, and stops at a truncated one: these are omitted, and count as one unit each.
         sound = [path for path in _paths()[: len(batches)] if path.read_bytes().rstrip().endswith(b"]")]
         found = connection.execute(
             "SELECT count(*), max(hash(t)) FROM (SELECT * REPLACE (try_cast(event_timestamp AS TIMESTAMPTZ) AS "

@@ -1,4 +1,4 @@
-"""What the sides of the samples share: a silver that grows while they follow it, and what they are compared by."""
+"""Common parts of the samples benchmark: a growing silver, and a digest of samples to compare the sides by."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ STREAM = "sensors"
 SECOND = 1_000_000
 BEGIN = 1_800_000_000 * SECOND
 WARM_UP = 3
-"""Commits that are not in the time: the JVM is still compiling."""
+"""Number of untimed commits, since the JVM is still compiling."""
 _SEED = 16
 _LATEST_SECONDS = 25
 _ANOMALIES = 0.001
@@ -38,18 +38,18 @@ _ANOMALIES = 0.001
 
 @dataclass(frozen=True)
 class Load:
-    """What is measured.
+    """Size of the load.
 
     Parameters
     ----------
     devices
-        How many devices there are.
+        Number of devices.
     every
-        A device measures once in so many seconds.
+        Seconds between two measurements of a device.
     step
-        Seconds of event time in a commit of silver.
+        Seconds of event time per commit of silver.
     minutes
-        Minutes of event time in all.
+        Total minutes of event time.
     """
 
     devices: int
@@ -58,7 +58,7 @@ class Load:
     minutes: int
 
     def commits(self) -> Iterator[pa.RecordBatch]:
-        """The readings of each commit, in the order in which they came: each up to 25 s late, and none too late."""
+        """Yield the readings of each commit, in order of arrival: each up to 25 s late, and none too late."""
         chosen = np.random.default_rng(_SEED)
         count = self.devices * self.step // self.every
         for number in range(self.minutes * 60 // self.step):
@@ -79,14 +79,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a side keeps of windows that are open.
+    """State that a side keeps for open windows.
 
     Parameters
     ----------
     memory
         Bytes of state in memory.
     disk
-        Bytes of state on disk; of lakeproof, of the files of silver that it will read again.
+        Bytes of state on disk; for lakeproof, of the files of silver to read again.
     """
 
     memory: int
@@ -94,12 +94,12 @@ class Kept:
 
 
 class Silver:
-    """A silver that grows by a file in each commit, as the consumer's silver query makes it.
+    """A silver that grows by one file per commit, written as in the consumer's silver query.
 
     Parameters
     ----------
     spark, settings
-        The session of a lake, and its settings.
+        Session and settings of a lake.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
@@ -128,7 +128,7 @@ class Silver:
 
 
 def product(settings: Settings, by: Grouping) -> Samples:
-    """The product of the demo without its optional detectors."""
+    """Return the product of the demo without its optional detectors."""
     text = (ROOT / "gold" / "sensor_samples.yaml").read_text().replace("by: device", f"by: {by}")
     folder = settings.home / "gold"
     folder.mkdir(parents=True)
@@ -138,7 +138,7 @@ def product(settings: Settings, by: Grouping) -> Samples:
 
 
 def follow(silver: Silver, load: Load, take: Callable[[], None], kept: Callable[[], Kept]) -> dict[str, Any]:
-    """Commit after commit, let a side take it; return its figures. The first ones are not in its time."""
+    """Make commits, and let a side process each; return its figures. The first commits are not timed."""
     seconds, readings, state = 0.0, 0, []
     for number, batch in enumerate(load.commits()):
         silver.keep(batch)
@@ -152,7 +152,7 @@ def follow(silver: Silver, load: Load, take: Callable[[], None], kept: Callable[
 
 
 def compared(settings: Settings, table: str, load: Load) -> dict[str, Any]:
-    """How many samples a table has of the windows that all sides have closed, and their digest."""
+    """Return the number and digest of a table's samples in windows that all sides have closed."""
     window, event_time = (f"(epoch_us({column}) - {BEGIN})" for column in ("window_start", "event_time"))
     until = (load.minutes - 3) * 60 * SECOND
     with connect(settings) as session:

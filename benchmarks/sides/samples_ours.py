@@ -21,7 +21,7 @@ from lakeproof.tables.schemas import ensure_samples_tables
 
 
 def main() -> None:
-    """Take each commit of silver, timed."""
+    """Process each commit of silver, timed."""
     load = Load(*(int(argument) for argument in sys.argv[2:]))
     settings = load_settings()
     samples = product(settings, Grouping(sys.argv[1]))
@@ -39,7 +39,7 @@ def main() -> None:
                 pass
 
         def kept() -> Kept:
-            """The files of silver that have readings of a window that is not published."""
+            """Return the size of the files of silver with readings of unpublished windows."""
             catalog = open_catalog(settings)
             published = committed(dict(catalog.load_table(tables.samples).properties), gold_query(samples.name))
             if published is None:

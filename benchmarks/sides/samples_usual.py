@@ -1,7 +1,7 @@
-"""Samples of windows in the usual way: the readings of a window in a list, in applyInPandasWithState.
+"""Samples of windows in the usual way: a list of each window's readings, in applyInPandasWithState.
 
-``python -m benchmarks.sides.samples_usual 10000 30 30 60``. It has lakeproof's session, catalog, silver and
-format of files.
+``python -m benchmarks.sides.samples_usual 10000 30 30 60``. It uses lakeproof's session, catalog, silver and
+file format.
 """
 
 import json
@@ -19,7 +19,7 @@ from lakeproof.settings import load_settings
 
 
 def main() -> None:
-    """Take each commit of silver, timed."""
+    """Process each commit of silver, timed."""
     load = Load(*(int(argument) for argument in sys.argv[1:]))
     settings = load_settings()
     spark = start_session(settings, "benchmark: applyInPandasWithState")
@@ -46,7 +46,7 @@ def main() -> None:
         )
         .withColumns({"start": F.unix_micros("window.start"), "end": F.unix_micros("window.end")})
         .drop("window")
-        .groupBy("start", "end")  # columns: an expression here is not resolved
+        .groupBy("start", "end")  # columns: Spark does not resolve an expression here
         .applyInPandasWithState(sample, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout)
         .withColumn("window_start", F.timestamp_micros("window_start"))
         .withColumn("event_time", F.timestamp_micros("event_time"))
@@ -61,7 +61,7 @@ def main() -> None:
         query.processAllAvailable()
 
     def kept() -> Kept:
-        """What Spark says of its state in memory, and the files of state in the checkpoint."""
+        """Return Spark's size of the state in memory, and the size of the state files in the checkpoint."""
         progress = query.lastProgress if query else None
         operators = progress["stateOperators"] if progress else []
         files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]

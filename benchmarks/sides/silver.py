@@ -1,4 +1,4 @@
-"""One micro-batch of silver: ``python -m benchmarks.sides.silver ROWS DUPLICATES``; the settings say who decides it."""
+"""One micro-batch of silver: ``python -m benchmarks.sides.silver ROWS DUPLICATES``; settings choose driver or tasks."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _HORIZON = timedelta(days=7)
 
 
 def main() -> None:
-    """Fill bronze, and silver with half as many rows, in another process; then decide bronze, timed."""
+    """Fill bronze, and half as many rows of silver, in another process; then decide bronze, timed."""
     rows, duplicates, *filling = sys.argv[1:]
     if not filling:
         declare("merge")
@@ -32,7 +32,7 @@ def main() -> None:
             history.land(min(int(rows) - done, _ROWS_AT_ONCE), float(duplicates))
         spark.stop()
         return
-    spark.sparkContext.parallelize(range(64), 64).map(lambda number: number).collect()  # the workers have started
+    spark.sparkContext.parallelize(range(64), 64).map(lambda number: number).collect()  # starts the workers
     with history.deciding() as take_micro_batch, MemoryWatch(os.getpid()) as memory:
         before, began = cpu_by_part(os.getpid()), time.perf_counter()
         assert take_micro_batch(spark)

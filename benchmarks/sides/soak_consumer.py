@@ -1,7 +1,7 @@
-"""``consumer run`` with a note of how long each commit and each micro-batch takes.
+"""``consumer run``, which records the time of each commit and each micro-batch.
 
 Run as ``python -m benchmarks.sides.soak_consumer NOTES ARGUMENT...``. A line of the notes is ``{"at", "what",
-"seconds"}``; what is ``commit``, or the name of a query.
+"seconds"}``; ``what`` is ``commit`` or the name of a query.
 """
 
 import json
@@ -17,7 +17,7 @@ from consumer.layers import base
 
 
 def main() -> None:
-    """Run the command line with its steps timed from outside."""
+    """Run the command line, with its steps timed."""
     path = Path(sys.argv.pop(1))
     with path.open("w", buffering=1) as notes:
 

@@ -1,7 +1,7 @@
-"""The usual consumer: Spark's JSON functions, and two appends in foreachBatch. Written first, and not touched again.
+"""The usual consumer: Spark's JSON functions, and two appends in foreachBatch. Written first, and not changed since.
 
-It has what lakeproof has around it: the same session, JVM, catalog, file format and partitions. Its tables exist before
-its clock starts. It is not tuned, neither for nor against; with ``--persisted`` the judged records are kept in memory.
+It has the same session, JVM, catalog, file format and partitions as lakeproof. Its tables exist before its clock
+starts. It is not tuned in either direction; with ``--persisted`` the judged records are kept in memory.
 """
 
 import json
@@ -35,7 +35,7 @@ TYPES = ("page_view", "purchase")
 
 
 def create_tables(spark: SparkSession) -> None:
-    """Create both tables; without a shuffle before a write, as lakeproof's."""
+    """Create both tables; like lakeproof's, without a shuffle before a write."""
     properties = (
         "'format-version'='2', 'write.parquet.compression-codec'='zstd', 'write.distribution-mode'='none', "
         "'write.spark.fanout.enabled'='true'"
@@ -53,16 +53,16 @@ def create_tables(spark: SparkSession) -> None:
 
 
 def process(batch: DataFrame, batch_id: int, persisted: bool = False) -> None:
-    """Parse the files of a micro-batch, divide the records by a reason, count both parts, append both parts.
+    """Parse the files of a micro-batch, divide the records by reason, count both parts, append both parts.
 
     Parameters
     ----------
     batch, batch_id
-        As foreachBatch gives them.
+        Arguments from foreachBatch.
     persisted
-        Whether the judged records are kept between the four passes, as a good engineer would do.
+        Whether to keep the judged records between the four passes, as a good engineer would.
     """
-    # A file that is no array becomes one record, its whole text, which then fails to parse.
+    # A file that is not an array becomes one record with its whole text, which then fails to parse.
     records = batch.select(
         "_source",
         F.explode(F.coalesce(F.from_json("value", "array<string>"), F.array("value"))).alias("raw"),
@@ -94,7 +94,7 @@ def process(batch: DataFrame, batch_id: int, persisted: bool = False) -> None:
 
 
 def main() -> None:
-    """Start Spark and create the tables; then, timed, run the stream over all that has landed; then count."""
+    """Start Spark and create the tables; then, timed, run the stream over all landed files; then count."""
     settings = load_settings()
     open_catalog(settings)
     spark = start_session(settings, "benchmark: the usual consumer")

@@ -1,6 +1,6 @@
-"""The endpoint that everybody writes: pydantic models, ``producer.send``, and an answer before any acknowledgement.
+"""The usual endpoint: pydantic models, ``producer.send``, and an answer before any acknowledgement.
 
-``USUAL_CLIENT`` chooses the client of Kafka: ``kafka-python``, or ``confluent-kafka``, which is faster.
+``USUAL_CLIENT`` chooses the Kafka client: ``kafka-python``, or ``confluent-kafka``, which is faster.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How long windows take, from the commits of two tables."""
+"""Delays of windows are computed from the commits of two tables."""
 
 import pytest
 from benchmarks.alerts import at_share, windows_of

@@ -1,4 +1,4 @@
-"""Ratios are the right way round, and a side that lands something else is shown to."""
+"""Ratios are the right way round, and the table shows a side with wrong results."""
 
 from benchmarks.compare import DLT, DUCKDB, OURS, USUAL, Comparison, Truth
 from benchmarks.harness import PeakMemory, Sample

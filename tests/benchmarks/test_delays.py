@@ -1,4 +1,4 @@
-"""A delaying proxy passes requests on, late, and counts them by method."""
+"""A delaying proxy forwards requests with a delay, and counts them by method."""
 
 import time
 import urllib.request
@@ -21,7 +21,7 @@ class _Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture

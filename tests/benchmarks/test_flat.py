@@ -1,4 +1,4 @@
-"""Percentiles are values that were seen; the largest size is set against the smallest."""
+"""Percentiles are measured values; goals compare the largest size with the smallest."""
 
 import pytest
 from benchmarks.flat import ratio, trigger_goals

@@ -1,4 +1,4 @@
-"""A file's time is made of its steps, and a file that was not wholly seen once is an error."""
+"""A file's time is the sum of its steps, and a file that was not read completely and once is an error."""
 
 import json
 from functools import partial

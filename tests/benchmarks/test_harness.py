@@ -1,4 +1,4 @@
-"""Sides are run on their own, in turns, and their medians are taken figure by figure."""
+"""Sides run in their own folders, in turns, and medians are taken by figure."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What is landed for a benchmark has days of many months, and numbers of every form."""
+"""Input of benchmarks has days in many months, and numbers in every form."""
 
 import json
 import re

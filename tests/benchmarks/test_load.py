@@ -1,4 +1,4 @@
-"""What wrk prints is read right."""
+"""The output of wrk is parsed correctly."""
 
 import pytest
 from benchmarks.harness import SideFailedError

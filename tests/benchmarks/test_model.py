@@ -1,4 +1,4 @@
-"""The report of a synthetic pipeline has its costs, and predicts what was held out."""
+"""The report of a synthetic pipeline has its costs, and predicts held-out samples."""
 
 import json
 from pathlib import Path

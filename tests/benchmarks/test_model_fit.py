@@ -34,7 +34,7 @@ LIMITS = Limits(files=10_000, bytes_at_least=512 << 20, silver_rows=500_000, byt
 
 
 def pipeline(silver_row: float = 1e-6) -> Model:
-    """A bronze whose driver is cheap, and a silver whose driver decides each row."""
+    """Return a model with a cheap driver in bronze, and a driver that decides each row in silver."""
     layer = {"usl": Usl(0.01, 0.0), "commits": 3, "jobs": 1, "data_files": 2, "catalog_requests": 10.0}
     bronze = LayerModel(Cost(0.1, {"rows": 1e-5}), Cost(0.2, {"files": 1e-4}), Cost(0.1, {"files": 1e-4}), **layer)
     driver = Cost(0.2, {"rows": silver_row})

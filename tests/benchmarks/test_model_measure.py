@@ -1,4 +1,4 @@
-"""The measurements of the capacity model, at the smallest sizes: what they yield is what the model is fitted to."""
+"""The measurements of the capacity model, at the smallest sizes, have the fields that the model is fitted to."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def test_what_is_measured_makes_a_report() -> None:
     report = report_of(samples, {}, {})
     assert {each["cores"] for each in samples["layers"]} == {1, 2, 4}
     assert {"commit", "maintain", "commit, maintained"} == {each["phase"] for each in samples["commits"]}
-    # By the requests that were counted, with the catalog that was slow.
+    # Predicted from the counted requests, and measured with the slow catalog.
     slow = [each for each in samples["latency"] if each.get("delay") == 0.1]
     assert all(each["wall"] >= 0.1 * sum(each["catalog"].values()) for each in slow)
     assert len(report.goals) >= 9

@@ -1,4 +1,4 @@
-"""What the benchmark of replays compares, and what it times."""
+"""The comparison and the timing in the benchmark of replays."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Goals are judged right, and pages are made from what the JSON files say."""
+"""Goals are judged correctly, and pages are generated from the JSON files."""
 
 import json
 from pathlib import Path

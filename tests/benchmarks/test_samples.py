@@ -1,4 +1,4 @@
-"""The readings that both sides of the samples take, and what the page says of their figures."""
+"""Readings for both sides of the samples benchmark, and the figures on its page."""
 
 from itertools import pairwise
 

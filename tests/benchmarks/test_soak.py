@@ -1,4 +1,4 @@
-"""What a soak compares, and that a short one works."""
+"""Comparisons of a soak, and a short soak."""
 
 import pytest
 from benchmarks.harness import Options

@@ -1,4 +1,4 @@
-"""What the collector's tests share: collectors as processes."""
+"""Fixtures of the collector's tests: collectors as processes."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ Start = Callable[..., Collector]
 
 
 def own_topics(kafka: KafkaServer) -> dict[str, str]:
-    """Settings of a collector with topics of its own."""
+    """Return settings of a collector with its own topics."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     return {
         "LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -25,7 +25,7 @@ def own_topics(kafka: KafkaServer) -> dict[str, str]:
 
 @pytest.fixture
 def start_collector(kafka: KafkaServer, tmp_path: Path) -> Iterator[Start]:
-    """Start collectors with topics of their own; arguments are settings without ``LAKE_``, in lower case."""
+    """Start collectors with their own topics; arguments are settings without ``LAKE_``, in lower case."""
     with ExitStack() as stack:
 
         def start(**settings: object) -> Collector:
@@ -45,5 +45,5 @@ def lasting_collector(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def collector(lasting_collector: Collector) -> Collector:
-    """The same, ready: another test may have killed the broker a moment ago. Tests leave it as it is."""
+    """The lasting collector, ready: another test may have just killed the broker. Tests must not change its state."""
     return lasting_collector.ready()

@@ -1,4 +1,4 @@
-"""A collector as a process, a client of it that shares no code with it, and the topic as a consumer reads it."""
+"""A collector as a process, a client that shares no code with it, and a consumer of the topic."""
 
 import http.client
 import json
@@ -39,7 +39,7 @@ class Collector:
     Parameters
     ----------
     folder
-        Its own: for its log.
+        Folder for its log.
     settings
         ``LAKE_*`` variables.
     """
@@ -59,7 +59,7 @@ class Collector:
         self.process.wait()
 
     def start(self) -> None:
-        """Start it, and wait until it listens; it keeps its port."""
+        """Start the collector, and wait until it listens; the port remains the same."""
         self.log = self.folder / f"log-{time.monotonic_ns()}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Collector:
         return self
 
     def logged(self, name: str) -> list[dict[str, Any]]:
-        """The log lines of this name."""
+        """Return the log lines with an event name."""
         return [line for line in map(json.loads, self.log.read_text().splitlines()) if line["event"] == name]
 
     def get(self, path: str) -> Answer:
@@ -102,14 +102,14 @@ class Collector:
             connection.close()
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal, and wait for the end; return the exit code."""
+        """Send a signal, and wait for the process to end; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(60)
 
 
 @dataclass(frozen=True)
 class Landed:
-    """A message of a topic."""
+    """A message in a topic."""
 
     partition: int
     offset: int
@@ -119,7 +119,7 @@ class Landed:
 
 
 def messages(servers: str, topic: str) -> list[Landed]:
-    """Everything in a topic."""
+    """Return all messages in a topic."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "enable.auto.commit": False})
     try:
         partitions = [TopicPartition(topic, each) for each in consumer.list_topics(topic, 10).topics[topic].partitions]
@@ -138,12 +138,12 @@ def messages(servers: str, topic: str) -> list[Landed]:
 
 
 def at(found: Iterable[Landed]) -> dict[tuple[int, int], Landed]:
-    """Messages by partition and offset."""
+    """Return messages by partition and offset."""
     return {(each.partition, each.offset): each for each in found}
 
 
 def wait_for(found: Callable[[], Any], seconds: float = 30) -> Any:
-    """Wait until it returns something true; a refused connection counts as nothing."""
+    """Wait until a function returns a true value; a refused connection counts as false."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Bodies: what was packed is what is unpacked, no more than the limits allow is read, and slow ones end."""
+"""Bodies: unpacking restores packed data, reads no more than the limits allow, and slow bodies end."""
 
 import asyncio
 import gzip

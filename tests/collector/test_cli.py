@@ -1,4 +1,4 @@
-"""The command line: exit codes, and mistakes that end in one line and a hint."""
+"""The command line: exit codes, and errors of one line with a hint."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a client is answered, and what is in the topic then."""
+"""Answers to clients, and the resulting messages in the topic."""
 
 import gzip
 import json

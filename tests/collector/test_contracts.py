@@ -1,4 +1,4 @@
-"""What collector/server.py relies on of uvicorn, whose protocol and server it derives from."""
+"""Assumptions of collector/server.py about uvicorn, whose protocol and server classes it extends."""
 
 import asyncio
 import inspect
@@ -53,7 +53,7 @@ def test_the_protocol_keeps_connections_pipelined_requests_and_its_loop() -> Non
 
 
 def test_each_request_starts_a_task_of_its_own_by_the_method_that_is_overridden() -> None:
-    """Of ``_start_asgi_task``: otherwise a client that leaves would not be noticed."""
+    """In ``_start_asgi_task``: otherwise the collector would not notice that a client has disconnected."""
     started = []
 
     class Noted(HttpToolsProtocol):

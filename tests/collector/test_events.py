@@ -1,4 +1,4 @@
-"""Splitting posts: the fast way and the one that finds faults agree, on odd JSON too."""
+"""Splitting posts: the fast path and the one that finds faults agree, even for unusual JSON."""
 
 import json
 import random
@@ -32,7 +32,7 @@ posts = st.lists(events | json_values, max_size=25) | json_values
 
 
 def status(body: bytes) -> int:
-    """The status of a post; 202 for one whose values are exactly those of its text."""
+    """Return the status of a post; 202 if its values are exactly those in its text."""
     try:
         read = read_events(body, BOUNDS)
     except Refusal as refused:
@@ -44,7 +44,7 @@ def status(body: bytes) -> int:
 
 
 def expected(post: object) -> set[int]:
-    """The statuses that a post may get, from its meaning."""
+    """Return the statuses that a post may get, based on its meaning."""
     if not isinstance(post, list) or post == []:
         return {422}
     fitting = len(post) <= BOUNDS.events and all(map(is_event, post))
@@ -139,7 +139,7 @@ def test_no_more_than_a_hundred_faults_are_named() -> None:
     ids=["arrays", "arrays and a fault", "escapes", "numbers", "strings", "nested"],
 )
 def test_faults_of_a_large_body_are_found_soon(body: str) -> None:
-    """Nothing else is done meanwhile. The bound has room for a busy machine: most take a tenth of it."""
+    """The check blocks everything else. The bound leaves room for a busy machine: most bodies take a tenth of it."""
     began = time.process_time()
     with pytest.raises(Refusal):
         read_events(body.encode(), Bounds(1000, 512 * 1024, 64))

@@ -1,4 +1,4 @@
-"""API keys: hashed in a file that may change at any time, and a rate for each client."""
+"""API keys: hashed in a file that may change at any time, with a rate for each client."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_client_may_have_an_old_and_a_new_key_while_one_replaces_the_other(tmp
     keys = Keys(path, None, clock)
     assert [client(keys, each.key) for each in (old, new)] == ["shop", 401]
     path.write_text(f"{old.line}\n{new.line}\n")
-    assert client(keys, new.key) == 401  # the file is looked at once a second
+    assert client(keys, new.key) == 401  # the collector checks the file once a second
     clock.now += 1
     assert [client(keys, each.key) for each in (old, new)] == ["shop", "shop"]
     path.write_text(f"{new.line}\n")
@@ -115,8 +115,8 @@ def test_a_client_never_sends_more_than_its_rate_and_a_burst(rate: float, posts:
         except Refusal as refused:
             wait = int(dict(refused.headers)[b"retry-after"])
             clock.now += wait + 1e-6
-            allowance.take(count)  # as late as it was told to: accepted
-        # One post may be larger than the bucket; the ones after it wait.
+            allowance.take(count)  # accepted, since it waited as long as required
+        # One post may exceed the bucket; later posts wait.
         assert sent <= rate * (clock.now - began) + rate * 2 + 1e-3
         sent += count
 

@@ -1,4 +1,4 @@
-"""What was answered 202 is in bronze once and in silver once, while broker, collector and consumer are killed."""
+"""Each event answered with 202 is in bronze and silver once, while broker, collector and consumer are killed."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ _EVENTS = 5
 
 @dataclass
 class Load:
-    """Clients that repeat each post, with the same idempotency key, until it is accepted."""
+    """Clients that repeat each post with the same idempotency key until it is accepted."""
 
     collector: Collector
     stop: Event = field(default_factory=Event)
@@ -41,16 +41,16 @@ class Load:
             self.post(next(self.numbers) * _EVENTS)
 
     def post(self, first: int) -> None:
-        # The last event of a post has no page: its contract is broken.
+        # The last event of a post has no page, which breaks its contract.
         events = [event(first + index) for index in range(_EVENTS)]
         events[-1]["event"] = {"timestamp": "2026-11-01T00:00:00Z"}
         key = f"post-{first}"
-        # Sometimes the first answer is lost on its way.
+        # Sometimes the first answer is lost.
         due = 2 if first % 50 == 0 else 1
         while due:
             try:
                 answer = self.collector.post(events, idempotency_key=key)
-            except (OSError, HTTPException):  # the collector is away, or was killed in the midst of it
+            except (OSError, HTTPException):  # the collector is not running, or was killed during the request
                 answer = None
             due -= answer is not None and answer.status == 202
             if due:
@@ -60,13 +60,13 @@ class Load:
         self.accepted[first] = answer.json["receipts"]
 
     def progress(self) -> None:
-        """Wait until more is accepted."""
+        """Wait until more posts are accepted."""
         before = len(self.accepted)
         wait_for(lambda: len(self.accepted) > before + 20)
 
 
 class Consumer:
-    """The consumer of the clickstream as a process."""
+    """A consumer of the clickstream as a process."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *options: str) -> None:
         self.log = folder / f"consumer-{time.monotonic_ns()}"
@@ -145,7 +145,7 @@ def test_each_receipt_is_kept_whatever_is_killed(
     assert len(silver) == len(set(silver))
     due = {first + index for first in load.accepted for index in range(_EVENTS - 1)}
     assert due <= set(silver)
-    # Posts were repeated, and what came of that is only in bronze.
+    # Posts were repeated, and their duplicates are only in bronze.
     assert load.repeated
     assert stream["silver"]["verdicts"]["duplicates"] > 0
     assert stream["silver"]["verdicts"]["conflicts"] == stream["silver"]["verdicts"]["late"] == 0

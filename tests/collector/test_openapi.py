@@ -1,4 +1,4 @@
-"""The OpenAPI description matches: what is made from it gets a documented answer, and what is accepted is in Kafka."""
+"""The OpenAPI description is correct: generated posts get a documented answer, and accepted events are in Kafka."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.collector.running import Collector, at, event, messages
 from tests.selection import examples
 from tests.servers import KafkaServer
 
-# Some generated posts are larger or slower to make than Hypothesis likes.
+# Some generated posts exceed Hypothesis's limits on size or time.
 quietly = settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 
 
@@ -22,7 +22,7 @@ quietly = settings(max_examples=examples(40), suppress_health_check=list(HealthC
 def test_answers_are_as_described_and_what_is_accepted_is_in_the_topic(
     collector: Collector, kafka: KafkaServer, mode: GenerationMode
 ) -> None:
-    # By its default, data that breaks maxItems may not be answered 413.
+    # By default, 413 is not allowed for data that breaks maxItems.
     checks = {"negative_data_rejection": {"expected-statuses": [400, 413, 415, 422]}}
     config = SchemathesisConfig.from_dict({"checks": checks})
     api = schemathesis.openapi.from_url(f"http://127.0.0.1:{collector.port}/openapi.json", config=config)
@@ -34,7 +34,7 @@ def test_answers_are_as_described_and_what_is_accepted_is_in_the_topic(
     @quietly
     @given(st.one_of([each.as_strategy(mode) for each in operations if mode is GenerationMode.POSITIVE or each.body]))
     def call(case: Any) -> None:
-        # To JSON Schema, 1.0 is an integer. To us, an integer has digits only (docs/json-types.md).
+        # To JSON Schema, 1.0 is an integer. To us, an integer has only digits (docs/json-types.md).
         assume(not has_float_id(case.body))
         answer = case.call_and_validate()
         statuses.add(answer.status_code)

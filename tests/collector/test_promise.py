@@ -1,4 +1,4 @@
-"""What was answered 2xx is in the topic: while broker and collector are killed, stopped and started under load."""
+"""Each event answered with 2xx is in the topic, while broker and collector are killed and restarted under load."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from tests.servers import KafkaServer
 
 @dataclass
 class Load:
-    """Posts of several clients, and how they were answered."""
+    """Posts of several clients, and their answers."""
 
     collector: Collector
     stop: Event = field(default_factory=Event)
@@ -36,7 +36,7 @@ class Load:
             first = next(self.numbers) * 10
             try:
                 answer = self.collector.post([event(first + index) for index in range(10)])
-            except (OSError, HTTPException):  # the collector is away, or was killed in the midst of it
+            except (OSError, HTTPException):  # the collector is not running, or was killed during the request
                 self.resets += 1
                 time.sleep(0.05)
                 continue
@@ -48,7 +48,7 @@ class Load:
                 time.sleep(0.05)
 
     def progress(self) -> None:
-        """Wait until more is accepted."""
+        """Wait until more posts are accepted."""
         before = len(self.accepted)
         wait_for(lambda: len(self.accepted) > before + 20)
 
@@ -73,7 +73,7 @@ def test_kills_of_broker_and_collector_lose_nothing_that_was_accepted(start_coll
             running.start()
             load.progress()
             kafka.kill()
-            kafka.start()  # before anybody noticed
+            kafka.start()  # before anything noticed
             load.progress()
         finally:
             load.stop.set()
@@ -136,12 +136,12 @@ def test_posts_in_flight_end_at_the_deadline_when_the_broker_goes_away(
 def test_a_partial_failure_says_which_events_failed(
     collector: Collector, start_collector: Any, kafka: KafkaServer
 ) -> None:
-    """An operator has limited the messages of the topic further than the collector does."""
+    """An operator has set a lower message limit for the topic than the collector's."""
     topic = f"test-{uuid.uuid4().hex[:12]}"
     kafka_topic(kafka, topic, {"max.message.bytes": "1000"})
     running: Collector = start_collector(collector_topic=topic).ready()
     receipts = collector.post([event(number) for number in range(30)]).json["receipts"]
-    # Kafka refuses the whole batch of a partition.
+    # Kafka rejects the whole batch of a partition.
     small = [number for number in range(30) if receipts[number]["partition"] != receipts[0]["partition"]][:2]
     answer = running.post([event(small[0]), event(0, type="x" * 2000), event(small[1])])
     assert answer.status == 503

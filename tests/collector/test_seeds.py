@@ -1,4 +1,4 @@
-"""What the producer reports of the clickstream is what the lake and the topics have, for 20 seeds."""
+"""The producer's reports on the clickstream match the lake and the topics, for 20 seeds."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 
 
 def post(folder: Path, running: Collector, seed: int) -> tuple[dict[str, Any], set[Place]]:
-    """Post what a seed makes; return the report, and where in the topic the events are."""
+    """Post the events of a seed; return the report, and the places of the events in the topic."""
     report, receipts = folder / f"{seed}.json", folder / f"{seed}.jsonl"
     arguments = ["clickstream", "--data-sink", "http", "--seed", str(seed), "--batches", "20", "--batch-size", "100"]
     arguments += ["--start", "2026-11-01T00:00:00Z", "--target", f"http://127.0.0.1:{running.port}/collect", *FAULTS]
@@ -81,7 +81,7 @@ def test_tables_and_topics_equal_the_report_of_each_seed(
     assert len(rows(settings, "silver.clickstream")) == len(kept)
     assert rows(settings, "silver.clickstream_conflicts") == rows(settings, "silver.clickstream_late") == []
     for seed, (report, _) in made.items():
-        originals = report["combinations"]["sound"]  # an extra field makes a dead letter
+        originals = report["combinations"]["sound"]  # an extra field makes a record a dead letter
         assert bronze[seed] == report["expected"]["bronze"], seed
         assert dict(dead[seed]) == report["expected"]["dead_letters"], seed
         assert silver[seed] == published[seed] == originals < bronze[seed], seed

@@ -1,4 +1,4 @@
-"""What the sender makes of the reports of Kafka's client."""
+"""The sender handles the reports of Kafka's client."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NOBODY = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
 
 
 def with_sender(use: Callable[[Sender], None]) -> list[LakeproofError]:
-    """Use a sender whose brokers do not respond; return what makes it useless."""
+    """Use a sender whose brokers do not respond; return the failures that make it useless."""
     failures: list[LakeproofError] = []
 
     async def main() -> None:

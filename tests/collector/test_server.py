@@ -1,4 +1,4 @@
-"""Slow, idle, endless and broken clients: the collector stays up, answers the others, and its memory is bounded."""
+"""Slow, idle, endless and broken clients: the collector keeps running and answering others, with bounded memory."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def megabytes(running: Collector) -> float:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """What arrives until the other side closes."""
+    """Return all data received until the other side closes the connection."""
     found = b""
     with connection:
         try:
@@ -93,7 +93,7 @@ def send_until_cut_off(connection: socket.socket, *texts: bytes) -> None:
 def test_a_client_that_reads_no_answers_is_cut_off(hasty: Collector) -> None:
     process = psutil.Process(hasty.process.pid)
     before = process.num_fds()
-    faulty = json.dumps([{}] * 40).encode()  # its answer is a hundred times as long
+    faulty = json.dumps([{}] * 40).encode()  # its answer is a hundred times longer
     post = HEAD + b"Content-Length: %d\r\n\r\n" % len(faulty) + faulty
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -109,7 +109,7 @@ def test_a_client_that_reads_no_answers_is_cut_off(hasty: Collector) -> None:
 
 
 def test_a_client_that_sends_hundreds_of_posts_at_once_is_cut_off(hasty: Collector) -> None:
-    """They would all be kept until the ones before them are answered."""
+    """Otherwise, all would be kept until the previous posts are answered."""
     before = megabytes(hasty)
     post = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
     send_until_cut_off(connect(hasty), *[post * 500] * 200)
@@ -160,7 +160,7 @@ def test_a_client_that_leaves_is_logged_and_costs_nothing(hasty: Collector) -> N
 
 @pytest.fixture
 def many_files() -> Iterator[int]:
-    """Let this process have 10,000 connections."""
+    """Raise this process's limit to 10,000 connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     yield 10_000

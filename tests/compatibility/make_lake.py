@@ -1,7 +1,7 @@
-"""Make a small lake with the version that is checked out, to be kept: later versions must go on with it.
+"""Make a small lake with the current version, to be kept: later versions must be able to continue it.
 
-``python -m tests.compatibility.make_lake tests/compatibility/lakes/0.1.tar.gz``. It is in a bucket of a fixed name,
-since Iceberg's metadata has absolute paths. The archive holds the bucket's objects and the databases.
+``python -m tests.compatibility.make_lake tests/compatibility/lakes/0.1.tar.gz``. The lake is in a bucket with a fixed
+name, since Iceberg's metadata has absolute paths. The archive has the bucket's objects and the databases.
 """
 
 import os
@@ -22,7 +22,7 @@ SEEDS = (("events", 1), ("events", 2), ("events", 3))
 
 
 def environment(home: Path, servers: dict[str, str]) -> dict[str, str]:
-    """Settings of the lake, for a program of any version."""
+    """Return settings of the lake for programs of any version."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("LAKE_", "AWS_"))}
     places = {f"LAKE_{name.upper()}": f"s3://{BUCKET}/{name}" for name in ("landing", "warehouse", "checkpoints")}
     root = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def environment(home: Path, servers: dict[str, str]) -> dict[str, str]:
 
 
 def main(archive: Path) -> None:
-    """Land batches, consume some of them in two micro-batches, and keep what there is then."""
+    """Land batches, consume some in two micro-batches, and archive the result."""
     with tempfile.TemporaryDirectory() as folder, MinioServer(Path(folder) / "minio") as server:
         home = Path(folder) / "lake"
         client = s3_client(server.minio.settings())
@@ -60,7 +60,7 @@ def main(archive: Path) -> None:
                 f"2026-11-2{seed}T00:00:00Z",
             )
             run("producer", stream, "--batches", "4", "--batch-size", "5", "--seed", str(seed), *faults)
-            if seed != SEEDS[-1][1]:  # the last ones are left for whoever goes on with it
+            if seed != SEEDS[-1][1]:  # the last batches are left for the version that continues the lake
                 run("consumer", "run", stream, "--available-now")
         run("reader", "verify")
         archive.parent.mkdir(parents=True, exist_ok=True)

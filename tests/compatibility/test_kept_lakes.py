@@ -1,4 +1,4 @@
-"""Lakes that earlier versions wrote: this one goes on with them, and loses and doubles nothing."""
+"""Lakes written by earlier versions: this version continues them, without losses or duplicates."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ WITHOUT_HASHES, THIS = FOLDER / "0.1.tar.gz", FOLDER / "0.2.tar.gz"
 
 @pytest.mark.parametrize(
     "archive",
-    [WITHOUT_HASHES, pytest.param(THIS, marks=pytest.mark.long)],  # this version is used by all other tests
+    [WITHOUT_HASHES, pytest.param(THIS, marks=pytest.mark.long)],  # all other tests use this version
     ids=lambda path: path.name,
 )
 def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_kept_lake_goes_on(archive: Path, minio: Minio, tmp_path: Path) -> Non
         assert after["ledger"] == 12
         assert all(after[table] > before[table] for table in before)
         hashes = "select count(bronze_hash), count(dead_letters_hash) from ledger.events"
-        # An earlier version recorded none: only new files have them.
+        # An earlier version recorded no hashes: only new files have them.
         hashed = "4,4" if archive == WITHOUT_HASHES else "12,12"
         assert run("reader", "sql", hashes, "--format", "csv").splitlines()[1] == hashed
         assert "Clean: each landed unit is in exactly one table, once." in run("reader", "verify")

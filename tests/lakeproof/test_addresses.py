@@ -1,4 +1,4 @@
-"""What is taken for a folder, an address or a database, and what is refused before anything is made there."""
+"""Texts accepted as a folder, an address or a database, and texts rejected before anything is created there."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables that replace others: at once in an SQL catalog, one after the other in a REST catalog."""
+"""Replacement of tables: atomic in an SQL catalog, one table after another in a REST catalog."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ TABLES = {"silver.a__new": "silver.a", "ledger.a__new": "ledger.a"}
 
 @pytest.fixture
 def catalog(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog of the kind that the test names, with all tables."""
+    """A catalog of the kind named by the test, with all tables."""
     kind, settings = getattr(request, "param", "sqlite"), lake_settings
     with ExitStack() as stack:
         if kind == "rest":
@@ -44,7 +44,7 @@ def filled(catalog: Catalog) -> Catalog:
 
 
 def columns(catalog: Catalog) -> set[str]:
-    """Columns of the tables that readers use."""
+    """Return the columns of the tables that readers use."""
     return {name for table in TABLES.values() for name in catalog.load_table(table).schema().column_names}
 
 

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says, and whether a query may go on from it."""
+"""The position in Spark's checkpoint, and whether a query may resume from it."""
 
 import json
 from pathlib import Path
@@ -69,10 +69,10 @@ def test_one_of_another_program_is_refused(lake_settings: Settings) -> None:
         (Checkpoint(at(1), at(2), committed=True), at(2, "other"), False),
         (Checkpoint(at(1), at(2), committed=True), at(1), False),  # the catalog is older
         (Checkpoint(at(1), at(2), committed=True), at(3), False),  # the checkpoint is older
-        (Checkpoint(at(1), at(2), committed=False), at(1), True),  # nothing of it was appended
-        (Checkpoint(at(1), at(2), committed=False), at(2), True),  # all of it was
+        (Checkpoint(at(1), at(2), committed=False), at(1), True),  # nothing was appended
+        (Checkpoint(at(1), at(2), committed=False), at(2), True),  # everything was appended
         (Checkpoint(at(1), at(2), committed=False), at(3), False),
-        (Checkpoint(None, at(2), committed=False), at(0), True),  # the first of a checkpoint
+        (Checkpoint(None, at(2), committed=False), at(0), True),  # the first micro-batch of a checkpoint
     ],
 )
 def test_a_query_goes_on_only_where_the_tables_are(checkpoint: Checkpoint, accounted: Position, fits: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is refused, and what is asked for, before Spark starts on a cluster."""
+"""Rejected settings and required ones, before Spark starts on a cluster."""
 
 import sys
 from collections.abc import Mapping

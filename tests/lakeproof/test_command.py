@@ -1,4 +1,4 @@
-"""The one place that tells errors: as two lines for people, or as a line in the log of a command that logs."""
+"""Output of errors in one place: two lines for people, or a line in the log of a command that logs."""
 
 import json
 import shlex
@@ -126,7 +126,7 @@ def test_on_a_terminal_an_error_is_not_logged() -> None:
 
 
 def test_what_a_terminal_would_obey_is_shown_in_errors_and_logs() -> None:
-    """A file's name may have any character."""
+    """A file name may have any character."""
     error = r"UnavailableError('\u202ea\x1b[31m is away.\u2028', 'Start \x9b it.\ud800')"
     shown = ended(error, "silent").stderr.splitlines()
     assert shown == [r"Error: \u202ea\x1b[31m is away.\u2028", r"  Start \x9b it.\ud800"]

@@ -1,4 +1,4 @@
-"""What lakeproof relies on of PyIceberg and of the drivers of catalogs' databases, beyond what they promise."""
+"""Assumptions of lakeproof about PyIceberg and the database drivers of catalogs, beyond their public interface."""
 
 import inspect
 import sqlite3
@@ -38,20 +38,20 @@ def test_catalog_py_knows_postgres_code_of_a_table_that_exists(postgres: Postgre
 
 
 def test_catalog_py_renames_tables_in_the_database_of_an_sql_catalog(tmp_path: Path) -> None:
-    """Of ``SqlCatalog.engine`` and ``IcebergTables``."""
+    """Uses ``SqlCatalog.engine`` and ``IcebergTables``."""
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     assert catalog.engine
     assert {"catalog_name", "table_namespace", "table_name"} <= set(IcebergTables.__table__.columns.keys())
 
 
 def test_file_io_py_replaces_how_locations_are_parsed() -> None:
-    """Of ``PyArrowFileIO.parse_location``, which its other methods call on the object."""
+    """Uses ``PyArrowFileIO.parse_location``, which its other methods call on the object."""
     assert list(inspect.signature(PyArrowFileIO.parse_location).parameters) == ["location", "properties"]
     assert "self.parse_location(" in inspect.getsource(PyArrowFileIO.new_input)
 
 
 def test_move_py_reads_and_writes_avro_with_its_schema_and_properties() -> None:
-    """Of ``AvroFile.header.meta`` and ``AvroOutputFile``: Iceberg keeps properties of a manifest there."""
+    """Uses ``AvroFile.header.meta`` and ``AvroOutputFile``: Iceberg stores properties of a manifest there."""
     parameters = set(inspect.signature(AvroOutputFile.__init__).parameters)
     assert {"output_file", "file_schema", "schema_name", "metadata"} <= parameters
     assert {"header", "schema"} <= set(AvroFile.__slots__)

@@ -178,14 +178,14 @@ OF_EVENTS = "landing zone of events"
 
 
 def found_of_streams(settings, program=Program.CONSUMER):
-    """What is said of where each stream lands, and whether it is an error."""
+    """Return the finding on the landing place of each stream, and whether it is an error."""
     findings = list(examine(checks_of_streams(settings, program)))
     assert all(finding.error.hint for finding in findings if finding.error)
     return {finding.check.name: (finding.error is not None, finding.detail) for finding in findings}
 
 
 def with_landing(settings, folder, server, **changes):
-    """Settings with one contract, whose stream lands at an address of its own."""
+    """Return settings with one contract, whose stream has its own landing address."""
     folder.mkdir()
     text = (CONTRACTS / "events.yaml").read_text()
     (folder / "events.yaml").write_text(text + f"servers:\n  - {{server: landing, {server}}}\n")
@@ -232,7 +232,7 @@ def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):
 
 
 def found_for_the_collector(settings, **changes):
-    """Texts of what a collector lacks, by the check."""
+    """Return messages about missing parts of a collector, by check."""
     checks = checks_for(changed(settings, **changes), Program.COLLECTOR)
     return {finding.check.name: finding.detail for finding in examine(checks) if finding.error}
 

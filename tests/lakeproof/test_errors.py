@@ -1,4 +1,4 @@
-"""Errors carry data: what went wrong, what to do next, and whether trying again helps."""
+"""Errors have data: the cause, the next step, and whether a retry helps."""
 
 import pickle
 from collections.abc import Iterator

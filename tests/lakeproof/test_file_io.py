@@ -1,4 +1,4 @@
-"""PyIceberg in a local warehouse whose folder has a name that a URL would not have."""
+"""PyIceberg in a local warehouse whose folder has a name that is invalid in a URL."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Consumers that start at once on a new database: each finds the tables, whoever makes them."""
+"""Consumers that start at the same time on a new database: each finds the tables, whichever creates them."""
 
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -23,7 +23,7 @@ STREAMS = ("events", "clickstream", "sensors", "events")
 ROUNDS = 3 if ALL else 2
 Start = Callable[[int, str, Path], None]
 _barriers: list[Barrier] = []
-"""The one of the processes that start at once."""
+"""The barrier of the processes that start at the same time."""
 
 
 def start_state(number: int, database: str, folder: Path) -> None:
@@ -49,7 +49,7 @@ def begin(barrier: Barrier) -> None:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Pool]:
-    """As many processes as start at once, each forked from one that has imported this module."""
+    """A pool of processes that start at the same time, forked from a process that has imported this module."""
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with context.Pool(len(STREAMS), begin, [context.Barrier(len(STREAMS))]) as pool:

@@ -1,4 +1,4 @@
-"""Registered readers: their snapshot stays until the deadline, and the newest writer is never held up by them."""
+"""Registered readers: their snapshot is kept until the deadline, and they never block the newest writer."""
 
 import subprocess
 import time
@@ -90,7 +90,7 @@ def test_two_readers_of_one_name_have_the_later_deadline(catalog: Catalog) -> No
 
 
 def test_a_clock_that_was_set_back_is_reported_and_the_table_can_still_be_read(catalog: Catalog) -> None:
-    # Iceberg reads no table that has a tag with a negative age.
+    # Iceberg cannot read a table with a tag of negative age.
     with pytest.raises(UsageError, match="Expected a deadline after the snapshot's time") as error:
         hold(catalog, NAME, "report", datetime.now(UTC) - 24 * HOUR)
     assert "clocks" in error.value.hint

@@ -1,4 +1,4 @@
-"""Codes of reasons, and how sets of them are written."""
+"""Codes of reasons, and the text of sets of codes."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Tags in each catalog and format version: beside other writers, and if answers are lost."""
+"""Tags in each catalog and format version: with concurrent writers, and with lost answers."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def to_format_3(catalog: Catalog) -> None:
 
 
 def commit(catalog: Catalog, number: int) -> None:
-    """What another writer does meanwhile."""
+    """Commit as a concurrent writer."""
     at, metadata = newest_metadata(catalog, NAME)
     if is_sql(catalog):
         properties = metadata["properties"] | {"number": str(number)}
@@ -111,7 +111,7 @@ def check_a_writer_that_is_faster(catalog: Catalog, monkeypatch: pytest.MonkeyPa
         patched.setattr(references, "newest_metadata", with_a_writer)
         assert hold(catalog, NAME, "busy", until)
     assert held(catalog) == ["busy", "other"]
-    # What was refused leaves no file; a server looks at the tag alone, and refuses nothing.
+    # A rejected change leaves no file; a server checks only the tag, and rejects nothing.
     assert metadata_files(catalog) == files + (3 if is_sql(catalog) else 2)
 
     with monkeypatch.context() as patched:
@@ -128,7 +128,7 @@ def metadata_files(catalog: Catalog) -> int:
 
 
 def check_answers_that_are_lost(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that landed is found in the table, whatever was committed after it; one that did not is an error."""
+    """Check that a landed change is found in the table, even after later commits; one that did not land is an error."""
     step, error = (
         ("replace_pointers", OperationalError("commit", {}, Exception("connection reset")))
         if is_sql(catalog)

@@ -75,7 +75,7 @@ def test_a_token_is_renewed_and_shared(login: LoginProxy, lake_settings: Setting
     own = login.settings | {"LAKE_CATALOG_OAUTH2_URI": None if path == TOKEN_PATHS[0] else login.uri + path}
     settings = changed(lake_settings, LAKE_WAREHOUSE=None, **own)
     open_catalog(settings).create_namespace("bronze")
-    first = login.grants.total()  # PyIceberg requests one for the configuration, and one for the rest
+    first = login.grants.total()  # PyIceberg requests one token for the configuration, and one for the rest
     assert open_catalog(settings).list_namespaces() == [("bronze",)]
     assert login.grants == {"client_credentials": first}
     login.expire()

@@ -26,14 +26,14 @@ def test_the_embedded_default(tmp_path):
     assert settings.state.database == f"sqlite:///{lake}/landing-log.db"
     assert not uses_s3(settings)
     assert duckdb_secret(settings) is None
-    assert not lake.exists()  # to look is not to make
+    assert not lake.exists()  # reading settings creates nothing
 
 
 def test_home_moves_everything(monkeypatch, tmp_path):
     monkeypatch.setenv("LAKE_HOME", "a lake")
     settings = load_settings()
     assert settings.landing.uri == f"{tmp_path.as_uri()}/a%20lake/landing"
-    assert settings.catalog.warehouse_uri == f"file://{tmp_path}/a lake/warehouse"  # Iceberg takes it as it stands
+    assert settings.catalog.warehouse_uri == f"file://{tmp_path}/a lake/warehouse"  # Iceberg uses it verbatim
     assert settings.logs == tmp_path / "a lake" / "logs"
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
         load_settings()
     assert refused.value.hint
     assert "\n" not in refused.value.message
-    assert "Input" not in refused.value.message  # pydantic's word
+    assert "Input" not in refused.value.message  # a word from pydantic's message
 
 
 @pytest.mark.parametrize(

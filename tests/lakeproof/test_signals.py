@@ -1,4 +1,4 @@
-"""The signals that ask a program to end."""
+"""Signals that ask a program to end."""
 
 import signal
 
@@ -24,7 +24,7 @@ def test_a_signal_is_answered_inside_and_as_before_outside(number: signal.Signal
 
 
 def test_a_hangup_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as with nohup
     try:
         with ending_signals(lambda *_: pytest.fail("answered")):
             signal.raise_signal(signal.SIGHUP)
@@ -42,7 +42,7 @@ def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None
             try:
                 signal.raise_signal(signal.SIGTERM)
             finally:
-                with pytest.raises(AskedToEnd):  # only since this test lets it return
+                with pytest.raises(AskedToEnd):  # only because this test lets it return
                     signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(AskedToEnd):

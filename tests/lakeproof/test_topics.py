@@ -1,4 +1,4 @@
-"""Where a stream begins in its topic, as settings say it."""
+"""The start of a stream in its topic, from settings."""
 
 from datetime import UTC, datetime
 

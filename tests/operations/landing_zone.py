@@ -1,4 +1,4 @@
-"""The landing zone of a lake on local folders: unmounted, moved, and spelled in other ways."""
+"""Changes of a landing zone on local folders: unmounted, moved, and spelled in other ways."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ Alias = Callable[[Settings], Settings]
 
 @contextmanager
 def unmounted(settings: Settings, empty: bool = False) -> Iterator[None]:
-    """Take the landing zone away, as a mount that is missing: no folder at all, or an `empty` one, the mount point."""
+    """Move the landing zone away, like a missing mount: no folder at all, or an `empty` mount point."""
     landing = _landing(settings)
     away = landing.with_name(f"{landing.name}.away")
     landing.rename(away)
@@ -31,7 +31,7 @@ def unmounted(settings: Settings, empty: bool = False) -> Iterator[None]:
 
 
 def moved(settings: Settings, to: Path) -> Settings:
-    """Move the landing zone to another folder, and have the settings name it."""
+    """Move the landing zone to another folder; return settings with the new path."""
     _landing(settings).rename(to)
     return changed(settings, LAKE_LANDING=str(to))
 
@@ -70,7 +70,7 @@ def by_relative_path(settings: Settings) -> Settings:
 
 
 def at_other_mount(settings: Settings) -> Settings:
-    """Each stream's folder elsewhere under another name of the root, as a second mount point has it."""
+    """Link each stream's folder below another root, like a second mount point."""
     landing = _landing(settings)
     mount = landing.parent / "mnt" / "other"
     mount.mkdir(parents=True)
@@ -91,7 +91,7 @@ ALIASES: tuple[Alias, ...] = (
 
 
 def link_in_a_circle(settings: Settings, stream: str = "events") -> None:
-    """Make two folders of a stream that have links to each other."""
+    """Make two folders of a stream with links to each other."""
     first, second = (_landing(settings) / stream / name for name in ("first", "second"))
     first.mkdir(parents=True)
     second.mkdir()

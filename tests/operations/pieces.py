@@ -1,4 +1,4 @@
-"""The pieces of an embedded lake, copied and put back as by ``cp -a`` while nothing uses the lake."""
+"""The pieces of an embedded lake, copied and restored as by ``cp -a`` while nothing uses the lake."""
 
 import shutil
 from enum import StrEnum
@@ -8,7 +8,7 @@ from lakeproof.settings import Settings
 
 
 class Piece(StrEnum):
-    """What can be restored apart from the rest: the name of its files in the lake's folder."""
+    """A part of a lake that can be restored separately; the value is the name of its files in the lake's folder."""
 
     CATALOG = "catalog.db"
     CHECKPOINTS = "checkpoints"
@@ -24,7 +24,7 @@ def back_up(settings: Settings, folder: Path, *pieces: Piece) -> None:
 
 
 def restore(settings: Settings, folder: Path, *pieces: Piece) -> None:
-    """Put the copies in place of the pieces, by default of all. One that was not there when it was copied goes away."""
+    """Replace pieces, by default all, with their copies. A piece that did not exist when copied is removed."""
     for piece in pieces or Piece:
         _copy(folder, settings.home, piece)
 
@@ -54,5 +54,5 @@ def _remove(folder: Path, piece: Piece) -> None:
 
 
 def _files(folder: Path, piece: Piece) -> list[Path]:
-    """A folder, or a database with its log of newer pages: an older one beside another database would spoil it."""
+    """Return a folder, or a database with its write-ahead log: an older log would corrupt another database."""
     return [path for suffix in ("", "-wal", "-shm") if (path := folder / f"{piece}{suffix}").exists()]

@@ -1,6 +1,6 @@
-"""What other tools do to Iceberg tables: maintenance and repairs, as their users do them, knowing nothing of us.
+"""Changes of Iceberg tables by other tools that know nothing of lakeproof: maintenance and repairs.
 
-A Spark session is one whose catalog ``lake`` is the lake's; a table is named within it: ``bronze.events``.
+The catalog ``lake`` of a Spark session is the lake's; table names are relative to it: ``bronze.events``.
 """
 
 from collections.abc import Callable
@@ -15,40 +15,40 @@ from lakeproof.catalog import CATALOG, open_catalog
 from lakeproof.settings import Settings
 
 TableOperation = Callable[[SparkSession, str], object]
-# Iceberg's own, which SHOW TBLPROPERTIES lists with those that were set.
+# Iceberg's own properties, which SHOW TBLPROPERTIES lists with those that were set.
 _NOT_SET = {"current-snapshot-id", "format", "format-version", "location", "owner", "provider", "sort-order"}
 
 
 def expire_all_but_last(spark: SparkSession, table: str) -> None:
-    """Expire every snapshot but the current one, and delete what only they need: Spark's procedure."""
+    """Expire all snapshots but the current one, and delete files that only they need, with Spark's procedure."""
     _call(spark, "expire_snapshots", table, f"older_than => TIMESTAMP '{_tomorrow():%F %T}', retain_last => 1")
 
 
 def expire_all_but_last_by_action(spark: SparkSession, table: str) -> None:
-    """The same by the API that programs use."""
+    """Expire all snapshots but the current one with the API for programs."""
     in_a_day = int(_tomorrow().timestamp() * 1000)
     _actions(spark).expireSnapshots(_load(spark, table)).expireOlderThan(in_a_day).retainLast(1).execute()
 
 
 def expire_all_but_last_by_pyiceberg(settings: Settings, table: str) -> None:
-    """Expire every snapshot but the current one with PyIceberg, which leaves all files."""
+    """Expire all snapshots but the current one with PyIceberg, which deletes no files."""
     open_catalog(settings).load_table(table).maintenance.expire_snapshots().older_than(_tomorrow()).commit()
 
 
 def rewrite_data_files(spark: SparkSession, table: str) -> None:
-    """Compact: write all rows anew, in as few files as possible."""
+    """Compact: rewrite all rows into as few files as possible."""
     _call(spark, "rewrite_data_files", table, "options => map('rewrite-all', 'true')")
 
 
 def rewrite_manifests(spark: SparkSession, table: str) -> None:
-    """Write the manifests anew."""
+    """Rewrite the manifests."""
     _call(spark, "rewrite_manifests", table, "use_caching => false")
 
 
 def remove_orphan_files(spark: SparkSession, table: str) -> list[str]:
-    """Delete all files in the table's folder that no snapshot needs, however new; return them.
+    """Delete all files in the table's folder that no snapshot needs, regardless of age; return them.
 
-    The procedure refuses files of the last 24 hours, the API does not.
+    The procedure refuses to delete files of the last 24 hours; the API does not.
     """
     in_a_day = int(_tomorrow().timestamp() * 1000)
     action = _actions(spark).deleteOrphanFiles(_load(spark, table)).usePrefixListing(True).olderThan(in_a_day)
@@ -56,7 +56,7 @@ def remove_orphan_files(spark: SparkSession, table: str) -> list[str]:
 
 
 def maintain(spark: SparkSession, table: str) -> None:
-    """All of it, as a nightly job: compact, rewrite manifests, expire, remove orphans."""
+    """Maintain a table like a nightly job: compact, rewrite manifests, expire, remove orphans."""
     rewrite_data_files(spark, table)
     rewrite_manifests(spark, table)
     expire_all_but_last(spark, table)
@@ -64,7 +64,7 @@ def maintain(spark: SparkSession, table: str) -> None:
 
 
 def delete_by_equality(settings: Settings, spark: SparkSession, table: str, column: str, value: str, day: str) -> None:
-    """Delete the rows of a day that have a value, by an equality delete, as Flink does: a file with the value alone."""
+    """Delete a day's rows with a value by an equality delete, as Flink does: a file with only the value."""
     loaded, jvm = _load(spark, table), spark._jvm
     assert jvm
     field_id = loaded.schema().findField(column).fieldId()
@@ -81,24 +81,24 @@ def delete_by_equality(settings: Settings, spark: SparkSession, table: str, colu
 
 
 def roll_back(spark: SparkSession, table: str, snapshots: int = 1) -> None:
-    """Make the state before the last `snapshots` commits the current one again."""
+    """Roll back the table to the state before the last `snapshots` commits."""
     history = spark.sql(f"SELECT snapshot_id FROM {_name(table)}.history ORDER BY made_current_at").collect()
     _call(spark, "rollback_to_snapshot", table, f"snapshot_id => {history[-1 - snapshots].snapshot_id}")
 
 
 def replace_by_itself(spark: SparkSession, table: str) -> None:
-    """``CREATE OR REPLACE TABLE … AS SELECT``: the same columns and rows, a new history, no partitions."""
+    """Run ``CREATE OR REPLACE TABLE … AS SELECT``: same columns and rows, new history, no partitions."""
     spark.sql(f"CREATE OR REPLACE TABLE {_name(table)} USING iceberg AS SELECT * FROM {_name(table)}")
 
 
 def replace_by_nothing(spark: SparkSession, table: str) -> None:
-    """``CREATE OR REPLACE TABLE``: the same columns, no rows."""
+    """Run ``CREATE OR REPLACE TABLE``: same columns, no rows."""
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in spark.table(_name(table)).schema)
     spark.sql(f"CREATE OR REPLACE TABLE {_name(table)} ({columns}) USING iceberg")
 
 
 def drop_properties(spark: SparkSession, table: str) -> set[str]:
-    """Drop all properties that somebody has set; return their names."""
+    """Drop all properties that were set; return their names."""
     found = {row.key for row in spark.sql(f"SHOW TBLPROPERTIES {_name(table)}").collect()} - _NOT_SET
     if found:
         listed = ", ".join(f"'{name}'" for name in sorted(found))

@@ -1,4 +1,4 @@
-"""What the producer's tests share: a way to run it, and a recount that shares no code with it."""
+"""Fixtures of the producer's tests: run it, and recount its output with independent code."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def contract() -> Contract:
 
 @pytest.fixture
 def produce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Produce:
-    """Run ``producer events`` in this process, away from any ``.env``."""
+    """Run ``producer events`` in this process, in a folder without ``.env``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAKE_CONTRACTS", str(CONTRACTS))
 
@@ -43,13 +43,13 @@ def produce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Produce:
 
 @pytest.fixture(scope="session")
 def reasons() -> Callable[[Any], list[str]]:
-    """Judge a parsed record, as the issue puts it."""
+    """Judge a parsed record by the rules of the issue."""
     return _reasons
 
 
 @pytest.fixture(scope="session")
 def recount() -> Callable[[list[bytes]], dict[str, Any]]:
-    """Count what landed from its bytes alone: the ``expected`` part of a report."""
+    """Count landed units from their bytes alone: the ``expected`` part of a report."""
 
     def count(batches: list[bytes]) -> dict[str, Any]:
         bronze, dead = 0, Counter[str]()

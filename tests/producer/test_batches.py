@@ -1,4 +1,4 @@
-"""A plan makes the same batches each time, in the style asked for, with faults about as often as asked."""
+"""A plan makes the same batches each time, in the requested style, with faults about as often as requested."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_chances_do_not_change_the_events(contract: Contract) -> None:
 def test_styles_are_what_python_writes(contract: Contract, style: JsonStyle, again: Any) -> None:
     for batch in made(replace(SOUND, style=style), contract, 3):
         text = batch.data.decode()
-        # json.dumps would write 12.50 as 12.5: let it write a text instead, and take its quotes off again.
+        # json.dumps would write 12.50 as 12.5: make it write a text instead, and remove the quotes.
         read = [json.loads(line, parse_float="#{}#".format, parse_int="#{}#".format) for line in text.splitlines()]
         events = read if style is JsonStyle.NDJSON else read[0]
         assert len(events) == PLAN.batch_size

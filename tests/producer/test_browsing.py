@@ -1,4 +1,4 @@
-"""The clickstream: visitors browse in sessions, and what a report says is what judging makes of it."""
+"""The clickstream: visitors browse in sessions, and the report matches the judged events."""
 
 import json
 from collections import Counter
@@ -55,7 +55,7 @@ def test_the_report_is_what_judging_makes_of_it(seed: int) -> None:
 
 
 def test_the_collector_accepts_what_is_not_truncated() -> None:
-    """Faults are inside of events: the collector refuses a post with an event that has no id or type."""
+    """Faults are inside events: the collector rejects a post with an event that has no ID or type."""
     for event in events(FAULTY):
         assert event.keys() == {"id", "type", "event"}
         assert (type(event["id"]), type(event["type"]), type(event["event"])) == (int, str, dict)

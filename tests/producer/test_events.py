@@ -1,4 +1,4 @@
-"""Whatever the seed, an event meets its contract."""
+"""Events of every seed meet their contract."""
 
 import json
 import re

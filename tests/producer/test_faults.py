@@ -1,4 +1,4 @@
-"""A fault does exactly what it says it did."""
+"""A fault has exactly the declared effect."""
 
 import json
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ def test_a_wrong_type_is_wrong_for_types_that_events_lack(kind: Any, fitting: An
             value = broken["value"]
             assert value is not None
             if fitting is not bool and isinstance(value, bool):
-                continue  # Python takes a boolean for an integer, JSON does not
+                continue  # in Python, a boolean is an integer; in JSON, it is not
             assert not isinstance(value, fitting)
 
 
@@ -96,7 +96,7 @@ def test_what_is_cut_short_is_no_batch(rng: Random, style: JsonStyle, size: int)
     assert reason is Reason.CORRUPT_BATCH
     assert batch.startswith(cut)
     assert 0 < len(cut) < len(batch)
-    assert b"\n" not in cut  # so that it is not a sound batch of fewer records
+    assert b"\n" not in cut  # otherwise, it could be a valid batch with fewer records
     with pytest.raises(ValueError, match=r"\w"):
         json.loads(cut)
 

@@ -1,4 +1,4 @@
-"""The report is the truth: a recount of the landed bytes, by other code, gives the same."""
+"""The report is correct: a recount of the landed bytes by independent code gives the same numbers."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_lands(produc
 
 
 def test_a_report_to_a_pipe_or_a_link_replaces_neither(produce: Any, tmp_path: Path) -> None:
-    """Root's report to /dev/null once replaced the device, for every program of the machine."""
+    """Root's report to /dev/null once replaced the device for every program on the machine."""
     pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "report.json"
     os.mkfifo(pipe)
     link.symlink_to(file)

@@ -46,7 +46,7 @@ DEAD_LETTERS = [
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What makes another process read the same lake."""
+    """Return the variables for another process to read the same lake."""
     own = {"LAKE_HOME": settings.home, "LAKE_CONTRACTS": settings.contracts, "LAKE_LANDING": settings.landing.uri}
     own |= {"LAKE_WAREHOUSE": settings.catalog.warehouse_uri, "LAKE_CATALOG": settings.catalog.kind}
     if "LAKE_CATALOG_URI" in variables(settings):
@@ -84,7 +84,7 @@ def reader() -> Run:
 
 @pytest.fixture(scope="session")
 def append() -> Append:
-    """Append `count` events, the first of them number `start`."""
+    """Append `count` events, starting with number `start`."""
 
     def append_events(settings: Settings, count: int, start: int = 0, table: str = "bronze.events") -> None:
         rows = [
@@ -111,7 +111,7 @@ def append() -> Append:
 
 @pytest.fixture(scope="session")
 def bury() -> Append:
-    """Append dead letters: bytes, and their reasons as (code, path, detail)."""
+    """Append dead letters: bytes, and reasons as (code, path, detail)."""
 
     def append_dead_letters(settings: Settings, letters: list[tuple[bytes, list[tuple[str, str, str]]]]) -> None:
         rows = [
@@ -135,7 +135,7 @@ def bury() -> Append:
 
 @pytest.fixture(scope="module")
 def local_lake(tmp_path_factory: pytest.TempPathFactory, append: Append, bury: Append) -> Settings:
-    """Three events, three dead letters and the files of LANDED, in local folders of an awkward name."""
+    """Three events, three dead letters and the files of LANDED, in local folders with an awkward name."""
     home = tmp_path_factory.mktemp("lake") / "it's [a] lake"
     settings = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": CONTRACTS})
     _fill(settings, append, bury)
@@ -189,5 +189,5 @@ def _append(settings: Settings, name: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="session")
 def spark_jars() -> Path:
-    """Folder of the jars that Spark starts with."""
+    """Folder with Spark's jars."""
     return CONTRACTS.parent / "target" / "jars" / "spark"

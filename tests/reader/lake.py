@@ -1,4 +1,4 @@
-"""What the reader's tests say about a lake and its sessions."""
+"""Types and helpers of the reader's tests."""
 
 import subprocess
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Run(Protocol):
 
 
 def rows(session: Session, statement: str) -> list[Any]:
-    """Rows of a statement's result."""
+    """Return the rows of a statement's result."""
     result = session.sql(statement)
     assert result is not None
     return result.fetchall()

@@ -1,4 +1,4 @@
-"""The embedded catalog, read directly, answers as PyIceberg does."""
+"""Reading the embedded catalog directly gives the same results as PyIceberg."""
 
 import gzip
 import sqlite3

@@ -1,4 +1,4 @@
-"""What `lakeproof connect` prints, run as it is: on the lake's own catalog, and through `reader serve`."""
+"""The output of `lakeproof connect` runs as it is: on the lake's own catalog, and through `reader serve`."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(settings: Settings, environment: Environment) -> Iterator[dict[str, str]]:
-    """Run `reader serve`; yields the environment of its clients."""
+    """Run `reader serve`; yield the environment of its clients."""
     own = environment(settings) | {"LAKE_SERVE_TOKEN": TOKEN, "LAKE_SERVE_PORT": str(settings.serve.port)}
     with subprocess.Popen(
         [sys.executable, "-m", "reader", "serve"], env=own, cwd=settings.home, stdout=subprocess.PIPE, text=True
@@ -83,7 +83,7 @@ def run(environment: dict[str, str], *command: str | Path, text: str | None = No
 
 
 def with_duckdb_extensions(environment: dict[str, str]) -> dict[str, str]:
-    """A home in which DuckDB's extensions were installed before, since the tests have no network."""
+    """Return an environment with a home that has DuckDB's extensions, since the tests have no network."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
     folder = Path(environment["HOME"]) / ".duckdb" / "extensions" / f"v{duckdb.__version__}" / f"linux_{machine}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def test_pyiceberg_reads_and_writes_with_the_lakes_own_catalog(lake: Settings, r
     output = run(environment, sys.executable, "-c", text)
     assert "dead_letters.events\n" in output
     assert output.count("'user_id': 'u") == 3
-    # A partitioned table: with the packages that the snippet names, PyIceberg writes one, too.
+    # A partitioned table: with the packages named in the snippet, PyIceberg can write to one, too.
     writes = "table = catalog.load_table('bronze.events')\ntable.append(table.scan().to_arrow())\n"
     copied = (
         "print('rows', table.refresh().scan().count(), table.spec())\ntable.manage_snapshots().rollback_to_snapshot("
@@ -147,7 +147,7 @@ def test_what_is_served_may_be_on_s3(s3_lake: Settings, reader_environment: Envi
         assert settings.s3.secret_access_key
         assert settings.s3.secret_access_key.get_secret_value() not in script
         assert shell_of_duckdb(environment, script).count(",purchase,") == 3
-        # Where S3 is, a client learns from the server; the keys are its own.
+        # The server tells a client where S3 is; the keys are the client's own.
         keys = {name: environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")}
         answer = get(settings, "/v1/config")
         assert settings.s3.endpoint_url in answer
@@ -219,7 +219,7 @@ def test_spark_writes_and_reads_and_others_read_its_deletion_vectors(
     settings = changed(s3_lake, LAKE_SERVE_PORT=free_port(), LAKE_JARS=spark_jars)
     with serving(settings, reader_environment) as environment:
         own = snippet(settings, Client.SPARK, "bronze.events", served=False)
-        # In the same session, as a catalog of another name.
+        # In the same session, as a catalog with another name.
         others = snippet(settings, Client.SPARK, "bronze.updated", served=True)
         others = others.replace("spark.sql.catalog.lake", "spark.sql.catalog.served").replace(
             "lake.bronze", "served.bronze"

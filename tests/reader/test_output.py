@@ -1,4 +1,4 @@
-"""Every type prints, in each format."""
+"""Values of every type print in each format."""
 
 import csv
 import io

@@ -36,16 +36,16 @@ class Terminal:
             encoding="utf-8",
             timeout=40,
         )
-        # It asks the terminal for its colours, and waits for an answer.
+        # It asks the terminal for its colors, and waits for an answer.
         self.process.expect_exact("\x1b[c")
         self.process.send("\x1b]11;rgb:0000/0000/0000\x07\x1b[?62c")
         self.process.expect_exact(PROMPT)
         self.greeting = str(self.process.before)
 
     def ask(self, statement: str) -> str:
-        """What the shell prints for `statement`, without colours."""
+        """Return the shell's output for `statement`, without colors."""
         self.process.send(f"{statement};\r")
-        self.process.expect_exact(f"{statement[-5:]};")  # the echo, in which colours come and go
+        self.process.expect_exact(f"{statement[-5:]};")  # the echo, which is partly colored
         self.process.expect_exact("\r\n")
         self.process.expect_exact(PROMPT)
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(self.process.before))
@@ -164,7 +164,7 @@ def test_ctrl_c_cancels_a_query_and_the_shell_goes_on(terminal: Callable[..., Te
     shell.process.send("SELECT sum(a.range + b.range) FROM range(10000000) a, range(1000000) b;\r")
     time.sleep(2)
     shell.process.sendintr()
-    # The line editor echoes in its own way now: the answer alone counts.
+    # The line editor echoes differently now: check only the answer.
     shell.process.send("SELECT 'n=' || sum(range) FROM range(4);\r")
     shell.process.expect_exact("n=6")
 

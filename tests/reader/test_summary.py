@@ -54,7 +54,7 @@ def test_dead_letters_are_counted_by_path_without_indexes_and_the_rest_is_counte
         monkeypatch.setenv("COLUMNS", columns)
         print_summary(lake_settings, "events")
         out = capsys.readouterr().out
-        # Twice, once for each dead letter and not for each item; what data can do to a terminal is shown.
+        # Twice, once per dead letter and not per item; control characters in data are escaped.
         assert re.search(r"│ wrong_type +│ \$\.items\[\]\.qty +│ +2 │ got \\u202e", out)
         assert re.search(r"│ not_allowed +│ \$\.at +│ +1 │ \[red\]x +│", out)
         assert "and 4 more reasons and paths" in out
@@ -149,7 +149,7 @@ def test_new_rows_are_waited_for_and_counted_apart(
 ) -> None:
     with pytest.raises(LakeproofError, match=r"3 bronze rows"):
         wait_for_rows(lake, "events", 0.1, new=True)
-    # The fixtures say that all rows were written at that time.
+    # All rows of the fixtures have this ingestion time.
     print_summary(lake, "events", datetime(2026, 1, 1, 12, tzinfo=UTC))
     assert re.search(r"since 12:00:00 UTC.*│ 3 +│ 1 +│ 1 +│.*since 12:00:00 UTC.*│ total +│ +│ +3 │", written(capsys))
     print_summary(lake, "events", datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""The landing zone as it lies there, and dead letters as text."""
+"""The landing zone as landed, and dead letters as text."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Backups and restores of small tables, on every catalog, and what an operator, another tool or time does to them."""
+"""Backup and restore of small tables on every catalog, and changes by operators, other tools and time."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def filled(settings: Settings) -> Settings:
 
 
 def commit(settings: Settings, number: int, *names: str) -> None:
-    """Commit a row and a marker to tables, by default to all."""
+    """Commit a row and a marker to the named tables, by default to all."""
     catalog = open_catalog(settings)
     for name in names or TABLES:
         append(catalog.load_table(name), number, TABLES.get(name))
@@ -146,7 +146,7 @@ def land(settings: Settings, *names: str) -> None:
 
 
 def on(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test on some kinds of lakes, and on demand on the others."""
+    """Run a test on some kinds of lakes, and on the others on demand."""
     every = ("sqlite", "postgres", "rest", "s3")
     marks = {kind: [pytest.mark.long] * (kind not in kinds) + [pytest.mark.s3] * (kind == "s3") for kind in every}
     return pytest.mark.parametrize("any_lake", [pytest.param(kind, marks=marks[kind]) for kind in every], indirect=True)
@@ -183,7 +183,7 @@ def test_every_table_goes_back_and_forth(any_lake: Settings) -> None:
     assert set(actions(restore(any_lake, first)).values()) == {"unchanged"}
     assert restore(any_lake, first).way_back is None
 
-    restore(any_lake, second)  # a newer one, whose snapshots the tables still have
+    restore(any_lake, second)  # a newer backup, whose snapshots the tables still have
     assert numbers(any_lake, "silver.events") == [1, 2]
     assert catalog.load_table("silver.events").schema().column_names == ["n", "later"]
     assert done.way_back
@@ -261,7 +261,7 @@ def test_writers_go_on_during_backups(any_lake: Settings) -> None:
         assert numbers(any_lake, name) == written, name
     for manifest, _ in made:
         ends = {each.name: int(next(iter(each.markers.values()))) for each in manifest.tables}
-        # None is ahead of one that it was filled from, and the last of a stream is one behind at most.
+        # No table is ahead of its source, and the last one of a stream is at most one behind.
         assert ends["gold.answers"] <= ends["silver.events"] <= ends["ledger.events"]
         assert (
             ends["ledger.events"] <= ends["dead_letters.events"] <= ends["bronze.events"] <= ends["ledger.events"] + 1
@@ -282,7 +282,7 @@ def test_tables_of_a_server_fit_together_while_they_change(
     def look(catalog: Catalog, name: str) -> Table | None:
         nonlocal looks, number
         looks += 1
-        if looks % every == 0:  # two looks at the three tables of bronze are six
+        if looks % every == 0:  # two reads of the three tables of bronze make six
             number += 1
             for table in opened:
                 with table.transaction() as transaction:
@@ -306,7 +306,7 @@ def ends_of(manifest: Any) -> dict[str, int]:
 
 
 def test_a_tag_of_an_old_snapshot_lasts_as_long_as_it_says(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Iceberg counts from the snapshot.
+    # Iceberg counts the age from the snapshot's time.
     month = timedelta(days=30)
     later = datetime.now(UTC).replace(microsecond=0) + month
     monkeypatch.setattr(take, "now", lambda: later)
@@ -395,7 +395,7 @@ def test_landed_files_that_were_removed_since_are_not_lost_silently(lake: Settin
         restore(lake, folder)
     assert "archive" in refused.value.hint
     assert pointers(lake) == before
-    land(lake, "2.json")  # brought back from the archive
+    land(lake, "2.json")  # restored from the archive
     assert plan_restore(lake, folder).lost == {}
     (lake.home / "landing" / "events" / "2.json").unlink()
     restore(lake, folder, accept_loss=True)
@@ -491,7 +491,7 @@ def test_sinks_are_saved_before_tables_and_the_landing_log_after(
         folder = taken(lake)
     land(lake, "2.json")
     restore(lake, folder)
-    assert positions.get("silver.events-to-t") is None  # it would be ahead of its table
+    assert positions.get("silver.events-to-t") is None  # the position would be ahead of the table
     assert LandingLog(lake.state.database, "events").known_among(["2.json"])
 
 
@@ -541,7 +541,7 @@ def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pyte
     real: Any = references.database_of
 
     class Losing:
-        """An engine whose commits land, and whose answers are lost."""
+        """An engine whose commits succeed, but whose answers are lost."""
 
         def __init__(self, engine: Any) -> None:
             self._engine = engine
@@ -586,7 +586,7 @@ def test_the_state_database_goes_to_another_kind(
         with transaction(open_database(lake.state.database)) as connection:
             assert last_clean(connection, "events") == (replace(proof, number=1), [file])
         [pause] = BreakerLog(lake.state.database, "events").paused()
-        assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # of the time of the backup
+        assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # as of the backup
 
 
 def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`lakeproof contract apply`: what it says of outages, and of data products."""
+"""`lakeproof contract apply`: output about outages and data products."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`lakeproof contract try`, and what `lakeproof contract apply` asks on a terminal."""
+"""`lakeproof contract try`, and the questions of `lakeproof contract apply` on a terminal."""
 
 import json
 import os
@@ -20,7 +20,7 @@ NARROWER = ("enum: [a, b]", "enum: [b]")
 
 @pytest.fixture
 def lake(lake_settings: Settings, tmp_path: Path) -> Lake:
-    """A lake with a row of bronze, and with a dead letter for the missing value of an enum."""
+    """A lake with a row of bronze, and a dead letter due to a missing value in an enum."""
     made = Lake(lake_settings, tmp_path, contract_text())
     made.apply()
     made.land(batch({}, {"kind": "c"}))

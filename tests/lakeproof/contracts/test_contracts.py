@@ -1,4 +1,4 @@
-"""What a contract may say, and what is said to its author when it may not."""
+"""Valid contents of a contract, and error messages for its author."""
 
 import hashlib
 from dataclasses import astuple
@@ -141,7 +141,7 @@ WEEK = timedelta(days=7)
 
 
 def silver_of(*properties, **customs):
-    """What a contract says of silver, by its fields beside the time, and its custom properties."""
+    """Return a contract's settings of silver, given fields besides the time, and custom properties."""
     asked = [{"property": name, "value": value} for name, value in customs.items()]
     text = yaml.safe_dump(document([*properties, AT], customProperties=[EVENT_TIME, *asked]))
     contract = parse_contract(text.encode(), "things.yaml")
@@ -312,7 +312,7 @@ def test_constraints(kind, asked, expected):
 
 
 def test_numbers_and_times_are_read_as_written():
-    """YAML would make 12345678901234567.89 a float, and a day a time."""
+    """YAML would turn 12345678901234567.89 into a float, and a date into a time."""
     money = {"name": "f", **options("number", "decimal(38,2)", maximum="MOST")}
     at = AT | options("timestamp", minimum="FIRST")
     text = yaml.safe_dump(

@@ -1,4 +1,4 @@
-"""What a change means: said of each kind of change, and held against the judge, which is the reader it speaks of."""
+"""The meaning of a change: described for each kind of change, and checked against the judge as its reader."""
 
 from collections import Counter
 from dataclasses import replace
@@ -204,7 +204,7 @@ WIDER: dict[Type, Type] = {
 
 @st.composite
 def changed(draw: st.DrawFn, old: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields that differ here and there."""
+    """Generate fields with random changes."""
     new = []
     for field in old:
         match draw(st.integers(0, 11)):
@@ -250,9 +250,9 @@ def _differ(old: Contract, new: Contract) -> bool:
 
 
 def _asked(field: Field) -> Field:
-    """A field without what makes no difference: how allowed values are listed, that a length is at least 0.
+    """Return a field without insignificant parts: the form of allowed values, and a minimum length of 0.
 
-    Nor does what is asked of a field that was dropped.
+    Options of a dropped field are insignificant, too.
     """
     if field.dropped:
         field = replace(field, required=False, allowed=(), constraints=Constraints())

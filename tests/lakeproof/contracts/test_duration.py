@@ -1,4 +1,4 @@
-"""Durations are read as written, and written as they are read."""
+"""Durations are read as written, and written as read."""
 
 from datetime import timedelta
 

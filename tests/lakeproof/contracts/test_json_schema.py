@@ -1,4 +1,4 @@
-"""What meets a contract is valid by its JSON Schema, and what could be said there is."""
+"""Records that meet a contract are valid by its JSON Schema, which has all rules that JSON Schema can express."""
 
 import json
 from dataclasses import replace

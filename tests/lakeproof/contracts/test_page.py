@@ -1,4 +1,4 @@
-"""What the pages in docs/contracts/ say is so."""
+"""The pages in docs/contracts/ are correct."""
 
 import json
 import os
@@ -47,7 +47,7 @@ EXAMPLE, TIMES, DERIVED, *SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, r
 
 
 def table(*header: str) -> list[list[str]]:
-    """The rows of the table whose header begins so."""
+    """Return the rows of the table whose header starts with these cells."""
     lines = iter(PAGE.splitlines())
     for line in lines:
         if line.startswith(f"| {' | '.join(header)}"):
@@ -396,13 +396,13 @@ def test_each_policy_does_what_the_table_says(row):
 
 
 def under(policy):
-    """The example with a policy."""
+    """Return the example with a drift policy."""
     event_time = "  - {property: eventTime, value: ordered_at}\n"
     return EXAMPLE.replace(event_time, f"{event_time}  - {{property: driftPolicy, value: {policy}}}\n")
 
 
 def changed_record(change):
-    """The page's record with what a cell of the table says changed or added."""
+    """Return the page's record with a field changed or added, as in a cell of the table."""
     (text,) = re.findall(r"^Changes of the record `(.*?)`", PAGE, re.MULTILINE)
     tokens = dict(re.findall(r'"(\w+)": ("[^"]*"|[\d.]+)', text))
     if change != "nothing":
@@ -413,7 +413,7 @@ def changed_record(change):
 
 
 def spans(text):
-    """Where each value of a JSON object begins and ends."""
+    """Return the begin and end of each value of a JSON object."""
     found, at = {}, 1
     while at < len(text) and text[at] != "}":
         name, end = json.JSONDecoder().raw_decode(text, text.index('"', at))
@@ -447,7 +447,7 @@ def lakeproof(*arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess
 
 
 def one(field: str, **more: object) -> object:
-    """The example with another first-level field: as YAML has it."""
+    """Return the example with another top-level field, given as YAML."""
     document = yaml.safe_load(EXAMPLE)
     document["schema"][0]["properties"].append({"name": "x", **yaml.safe_load(f"{{{field}}}"), **more})
     return parse_contract(yaml.safe_dump(document).encode(), "x")

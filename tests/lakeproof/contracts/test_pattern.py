@@ -1,4 +1,4 @@
-"""A pattern that is taken means the same in RE2, which judges, and in ECMA-262, as registries read it."""
+"""An accepted pattern has the same meaning in RE2, which judges, and in ECMA-262, which registries use."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -91,6 +91,6 @@ def test_what_is_small_enough_fits_inportable(pattern: str) -> None:
 
 
 def test_no_pattern_takes_time_beyond_the_length_of_the_text() -> None:
-    """Each of these would never end in an engine that tries one way after the other."""
+    """A backtracking engine would never finish on these."""
     for pattern in ("^(a*)*$", "^(a|a)*$", "^(?:a?){30}a{30}b$", "a*a*a*a*a*a*b"):
         assert found(pattern, ["a" * 100_000 + "!"]) == [False]

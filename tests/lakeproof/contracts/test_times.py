@@ -1,4 +1,4 @@
-"""The options that say how a timestamp is written: what is read, what is refused, and what a change of them means."""
+"""Options for the format of a timestamp: accepted and rejected ones, and the meaning of a change."""
 
 from typing import Any
 

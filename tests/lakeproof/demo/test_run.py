@@ -1,4 +1,4 @@
-"""What `lakeproof demo` says before it starts anything; tests/test_demo.py and tests/test_wheel.py start it."""
+"""Errors of `lakeproof demo` before it starts anything; tests/test_demo.py and tests/test_wheel.py start it."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_nothing_runs_and_nothing_is_removed_in_an_empty_folder(folder: Path) ->
     assert demo("stop").output == "Nothing is running.\n"
     assert demo("clean").output == "No data found in lake.\n"
     (folder / "lake").mkdir()
-    (folder / "lake" / ".demo").symlink_to("/nowhere")  # of a machine that was switched off
+    (folder / "lake" / ".demo").symlink_to("/nowhere")  # left by a machine that was switched off
     assert demo("stop").output == "Nothing is running.\n"
     assert demo("clean").output == "Removed lake.\n"
     assert list(folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A product over a contract, for tests that change either."""
+"""A product and its contract, for tests that change either."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ sinks: [table]
 
 
 def contract_of(text: str = CONTRACT) -> Any:
-    """Give the contract of the streams orders and returns."""
+    """Return a function that finds the contract of the streams orders and returns."""
 
     def found(stream: str) -> Contract:
         if stream not in ("orders", "returns"):
@@ -59,7 +59,7 @@ def contract_of(text: str = CONTRACT) -> Any:
 
 
 def product(old: str = "", new: str = "", contract: str = CONTRACT) -> Product:
-    """The product with a change, over a contract."""
+    """Return the product with a change, based on a contract."""
     text = PRODUCT.replace(old, new, 1)
     name = text.partition("name: ")[2].splitlines()[0]
     return parse_product(text.encode(), "gold/spending.yaml", name, contract_of(contract))

@@ -1,4 +1,4 @@
-"""Measures: what is taken, and that DuckDB computes the same from the same SQL."""
+"""Measures: accepted ones, for which DuckDB computes the same result from the same SQL."""
 
 import math
 from datetime import date
@@ -212,7 +212,7 @@ DUCKDB = duckdb.connect(config={"threads": 1})
 
 
 def computed(measure: Measure, rows: list[dict[str, Any]]) -> Any:
-    """What the definition of the aggregates says, from the values of the tree."""
+    """Return the result by the definition of the aggregates, from the values of the expression tree."""
     if measure.argument is None:
         return len(rows)
     named = dict(zip([field.name for field in FIELDS], value_columns(rows, RECORDS), strict=True))
@@ -242,7 +242,7 @@ def same(value: Any) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """Text by its bytes, NaN above all numbers."""
+    """Return a sort key: text by its bytes, NaN above all numbers."""
     if isinstance(value, str):
         return value.encode()
     return (math.isnan(value), 0 if math.isnan(value) else value) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""The digest of a product: another one for what changes the rows, and the same for what does not."""
+"""The digest of a product changes exactly if the rows would."""
 
 import json
 import pickle
@@ -59,7 +59,7 @@ def test_a_wider_type_is_no_other_meaning():
 
 
 def test_the_digest_stays_what_it_is():
-    """Tables record it: with another one, every product that exists would be refused."""
+    """Tables record the digest: if it changed, every existing product would be rejected."""
     assert product().digest == "25fa73b33bc53bc05f5e4b1b02728edba5bc26e603cad397ac90a53ca74bc2e2"
 
 

@@ -1,4 +1,4 @@
-"""What docs/gold.md says is so."""
+"""docs/gold.md is correct."""
 
 import os
 import re
@@ -33,7 +33,7 @@ FIELDS = (
 
 
 def table(*header: str) -> list[list[str]]:
-    """The rows of the table whose header begins so."""
+    """Return the rows of the table whose header starts with these cells."""
     _, _, rest = PAGE.partition(f"| {' | '.join(header)}")
     rows = re.match(r".*\n\|[-|]+\n((?:\|.*\n)+)", rest)
     assert rows, header

@@ -1,4 +1,4 @@
-"""The file of a product: what it may say, and what is said to its author when it may not."""
+"""The file of a product: valid contents, and error messages for its author."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Windows of a product: what is read, and that it is aligned."""
+"""Windows of a product: parsing and alignment."""
 
 from datetime import UTC, datetime, timedelta
 

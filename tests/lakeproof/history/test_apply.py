@@ -1,4 +1,4 @@
-"""A stream's tables follow its contract: what is done, what is refused, and what a crash leaves to be done."""
+"""A stream's tables follow its contract: changes made, changes rejected, and changes left after a crash."""
 
 import json
 import re
@@ -40,22 +40,22 @@ class Lake:
         self.log = ContractLog(settings.state.database)
 
     def start(self) -> None:
-        """What a consumer does when it starts."""
+        """Do what a consumer does when it starts."""
         adopt(self.catalog, self.settings, "orders", self.log)
 
     def apply(self) -> None:
-        """``lakeproof contract apply orders``."""
+        """Run ``lakeproof contract apply orders``."""
         carry_out(self.catalog, plan(self.catalog, self.settings, "orders"), self.log)
 
     def table(self, name: str = "bronze.orders") -> Table:
         return self.catalog.load_table(name)
 
     def versions(self) -> list[str]:
-        """Versions that were applied, the newest last."""
+        """Return the applied versions, the newest last."""
         return [each.version for each in applied_contracts(self.catalog, "orders")]
 
     def current(self) -> str:
-        """Version of the contract that holds for a consumer that runs."""
+        """Return the version of the contract in effect for a running consumer."""
         digest = self.log.current("orders")
         return next(each.version for each in applied_contracts(self.catalog, "orders") if each.digest == digest)
 
@@ -97,7 +97,7 @@ def test_all_that_is_allowed_at_once_in_one_commit(settings: Settings) -> None:
     }
     assert [field.name for field in after.schema().fields][-10:-5] == ["numbers", "alias", "code", "note", "_source"]
     assert after.schema().find_field("note").doc == "What was said."
-    assert not after.schema().find_field("count").doc  # which it had before
+    assert not after.schema().find_field("count").doc  # as before
     assert after.schema().find_field("code").doc == "Dropped: null in new rows."
     assert json.loads(after.properties[RENAMED]) == {"nick": "alias"}
 
@@ -190,13 +190,13 @@ def test_a_version_says_which_contract_judged(lake: Lake) -> None:
         with pytest.raises(UsageError, match=r"version 1\.0\.0 was applied before") as caught:
             attempt()
         assert "Increase the version" in caught.value.hint
-    # Nor one that was applied before the newest.
+    # Nor a version that was applied before the newest.
     write_contract(lake.settings, "1.1.0", [*V1, NOTE])
     lake.apply()
     write_contract(lake.settings, "1.0.0", [*V1, NOTE])
     with pytest.raises(UsageError, match=r"version 1\.0\.0 was applied before"):
         lake.apply()
-    # A text that judges the same needs no other.
+    # A text with the same rules needs no new version.
     write_contract(lake.settings, "1.1.0", [*V1, NOTE], more="# a comment\n")
     lake.start()
     assert lake.versions() == ["1.0.0", "1.1.0", "1.1.0"]
@@ -263,7 +263,7 @@ def test_a_field_is_deprecated_then_dropped_then_restored(lake: Lake) -> None:
     dropped = "customProperties: [{property: dropped, value: true}]"
     before = ids(lake.table().schema())
     write_contract(lake.settings, "1.0.0", ratio("deprecated: true, description: A ratio."))
-    lake.start()  # records are judged as before, so the version may stay
+    lake.start()  # records are judged as before, so the version may remain the same
     assert lake.table().schema().find_field("ratio").doc == "Deprecated. A ratio."
     write_contract(lake.settings, "1.1.0", ratio(dropped))
     lake.start()  # no column changes
@@ -308,7 +308,7 @@ def test_a_field_is_renamed_and_renamed_again(lake: Lake) -> None:
     assert ids(lake.table().schema())["part"] == number
     assert not {"ratio", "share"} & ids(lake.table().schema()).keys()
     assert json.loads(lake.table().properties[RENAMED]) == {"ratio": "part", "share": "part"}
-    # A name that a field had is not free for another one.
+    # A former name of a field cannot be used for another field.
     write_contract(lake.settings, "1.3.0", [*named("part", "[ratio, share]"), "{name: Share, logicalType: string}"])
     with pytest.raises(UsageError, match="the fields 'share' and 'Share' would be one column"):
         lake.apply()
@@ -465,7 +465,7 @@ def test_an_append_comes_between(lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
             return real(self)
         monkeypatch.undo()
         rows = [{"id": "x", "at": datetime.fromisoformat(AT), "count": 1}]
-        for _ in range(2):  # one with the old metadata, which this one has seen, and one that it has not
+        for _ in range(2):  # one with the old metadata, loaded before, and one with new metadata
             other = lake.table()
             with other.update_schema() as update:
                 update.update_column("ratio", doc="as others said")
@@ -501,7 +501,7 @@ def test_a_column_that_others_made_with_another_type_is_told(lake: Lake) -> None
 
 
 def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
-    """What docs/contracts/change.md says. If one of the first two fails, that engine was mended: correct the page."""
+    """As in docs/contracts/change.md. If one of the first two fails, the engine was fixed: correct the page."""
     rows = [{"id": "old", "at": datetime.fromisoformat(AT), "ratio": 0.1}]
     table = lake.table()
     table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
@@ -522,7 +522,7 @@ def test_how_a_widened_float_is_compared_with_a_constant(lake: Lake) -> None:
 
 
 def test_a_column_that_was_renamed_by_hand(lake: Lake) -> None:
-    """By Spark's ALTER TABLE, say. The contract has to say so, too: rows of the old one may be on their way."""
+    """By Spark's ALTER TABLE, for example. The contract must rename it, too: rows under the old one may follow."""
     with lake.table().update_schema() as update:
         update.rename_column("nick", "alias")
     with pytest.raises(UsageError, match="does not have nick"):
@@ -534,7 +534,7 @@ def test_a_column_that_was_renamed_by_hand(lake: Lake) -> None:
 
 
 def test_a_row_whose_answer_was_lost_is_there_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalog refuses a commit that has landed: its client sent it twice."""
+    """The catalog rejects a commit that was already made: its client sent it twice."""
     commit_table = type(lake.catalog).commit_table
     refused: list[str] = []
 

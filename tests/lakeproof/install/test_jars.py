@@ -1,4 +1,4 @@
-"""Jars are retrieved by the real Ivy, from a folder in place of Maven Central, and checked."""
+"""The real Ivy retrieves jars from a folder in place of Maven Central, and they are checked."""
 
 import fcntl
 import hashlib
@@ -32,7 +32,7 @@ SETTINGS = """<ivysettings>
 
 @pytest.fixture
 def central(tmp_path, monkeypatch):
-    """A folder of jars that Ivy takes for its only source; `call` retrieves these into a folder."""
+    """A folder of jars as the only source for Ivy; `call` retrieves jars into a folder."""
     (tmp_path / "central").mkdir()
     ivy, settings, listed = (tmp_path / name for name in ("ivy.xml", "ivysettings.xml", "jars.sha256"))
     settings.write_text(SETTINGS.format(tmp_path))

@@ -1,4 +1,4 @@
-"""What is packed for executors."""
+"""The package for executors."""
 
 import subprocess
 import sys

@@ -50,14 +50,14 @@ from lakeproof.settings import Limits
 
 CONTRACTS = Path(__file__).parents[3] / "contracts"
 SHIPPED = ("events", "clickstream", "sensors")
-RUN = 400  # records that are judged together
-# Records with as few bytes as this are too large for the judge's limits, now and then.
+RUN = 400  # number of records judged together
+# This limit in bytes is now and then less than the size of a record.
 SMALL = 150
 SIGNS = [b'"', b"\\", b":", b",", b"{", b"}", b"[", b"]", b"0", b"-", b" "]
 
 
 class Made:
-    """Makes contracts and records of a seed."""
+    """Generates contracts and records from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -109,7 +109,7 @@ class Made:
         return Constraints(*ends)
 
     def record(self, contract: Contract) -> bytes:
-        """A record that mostly fits, with faults of any kind."""
+        """Return a record that mostly fits, with faults of any kind."""
         text = self._object(contract.fields)
         while self.random.random() < 0.08:
             text = self._damaged(text)
@@ -223,7 +223,7 @@ class Made:
 
 
 def batches(made: Made, contract: Contract, count: int) -> Iterator[list[bytes]]:
-    """Runs of batches of random records, in any wrapping."""
+    """Yield runs of batches of random records, in any wrapping."""
     while count > 0:
         records = [made.record(contract) for _ in range(min(count, RUN))]
         count -= len(records)
@@ -240,7 +240,7 @@ def batches(made: Made, contract: Contract, count: int) -> Iterator[list[bytes]]
 
 
 def check(contract: Contract, made: Made, count: int) -> int:
-    """Judge random records of a contract with both judges; return how many units there were."""
+    """Judge random records of a contract with both judges; return the number of units."""
     found = 0
     for run in batches(made, contract, count):
         limits = Limits(record_bytes=SMALL) if made.random.random() < 0.05 else Limits()
@@ -262,7 +262,7 @@ def _told(contract: Contract, run: list[bytes], places: list[Any], native: Any, 
 
 
 def shipped() -> Iterator[Contract]:
-    """The contracts of the demo, with each drift policy."""
+    """Yield the contracts of the demo, with each drift policy."""
     for name in SHIPPED:
         contract = Judge(load_contract(CONTRACTS, name)).contract
         yield from (replace(contract, drift=policy) for policy in DriftPolicy)

@@ -1,11 +1,11 @@
-"""JSON texts and what RFC 8259 says of each: accepted, rejected, or left to the reader. By kind; all our own."""
+"""JSON texts with RFC 8259's verdict: accepted, rejected, or left to the reader. By kind; all our own."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class Verdict(StrEnum):
-    """What a parser is to make of a text."""
+    """The expected outcome of parsing a text."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -13,7 +13,7 @@ class Verdict(StrEnum):
 
 
 class Case(NamedTuple):
-    """A text, and what a parser is to make of it."""
+    """A text, and the expected outcome of parsing it."""
 
     name: str
     text: bytes

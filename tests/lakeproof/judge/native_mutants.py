@@ -23,7 +23,7 @@ CRATE = ROOT / "src" / "native-judge"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A line of the core that is replaced by another."""
+    """A replacement for a line of the core."""
 
     name: str
     file: str
@@ -107,7 +107,7 @@ MUTANTS = (
 
 
 def build(mutant: Mutant, folder: Path) -> Path:
-    """Build a mutant; return the folder that has its module."""
+    """Build a mutant; return the folder with its module."""
     subprocess.run([CRATE / "lock.sh"], check=True)
     crate = folder / "crate"
     shutil.copytree(CRATE, crate)
@@ -117,7 +117,7 @@ def build(mutant: Mutant, folder: Path) -> Path:
         raise SystemExit(f"{mutant.name}: {mutant.old!r} is {text.count(mutant.old)} times in {source.name}")
     source.write_text(text.replace(mutant.old, mutant.new))
     target = ROOT / "target" / "mutants"
-    # Faster to build than what is installed, and as wrong.
+    # Faster to build than the installed module, with the same fault.
     options = {
         "CARGO_PROFILE_RELEASE_LTO": "off",
         "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1",
@@ -137,7 +137,7 @@ def build(mutant: Mutant, folder: Path) -> Path:
 
 
 def is_found(module: Path, records: int) -> str:
-    """The first difference that the fuzzer finds with a mutant; empty if it finds none."""
+    """Return the first difference that the fuzzer finds with a mutant; empty if it finds none."""
     path = os.pathsep.join([str(module), str(ROOT), str(ROOT / "src")])
     command = [sys.executable, "-m", "tests.lakeproof.judge.fuzzing", "--records", str(records), "--contracts", "40"]
     ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""From the bytes of a batch to judged rows: the bad input that a stream must live with, and what holds of any."""
+"""From the bytes of a batch to judged rows: bad input that a stream must handle, and properties of any input."""
 
 import json
 import pickle
@@ -30,7 +30,7 @@ GOOD = (
 
 
 def event(**changes: bytes) -> bytes:
-    """The good event with the tokens of some fields replaced; empty to leave one out."""
+    """Return the good event with the tokens of some fields replaced; an empty token omits the field."""
     tokens = {
         "user_id": b'"u"',
         "event_id": b'"e"',
@@ -46,7 +46,7 @@ def rows(value: bytes, judge: Judge = JUDGE) -> list[dict[str, Any]]:
 
 
 def outcomes(value: bytes) -> list[list[str]]:
-    """The reasons of each unit; none for a record that is kept. Checks what holds of all rows on the way."""
+    """Return the reasons of each unit, empty for a kept record. Check properties of all rows."""
     found = rows(value)
     assert [row["_position"] for row in found] == list(range(len(found)))
     for row in found:
@@ -190,7 +190,7 @@ def test_a_field_may_have_any_name_of_ours_that_begins_with_no_underscore() -> N
 def test_a_large_batch_comes_in_parts_in_order() -> None:
     count = 2 * MAX_UNITS + 500
     bad = {0, 7, MAX_UNITS - 1, MAX_UNITS, count - 1}
-    late = {3, MAX_UNITS + 1}  # good, but not in the usual form
+    late = {3, MAX_UNITS + 1}  # valid, but not in the usual form
     times = [b'"2026-11-21T12:30Z"' if i in late else b'"2026-11-21T12:30:00Z"' for i in range(count)]
     records = [
         b"NaN" if i in bad else event(event_id=b'"%d"' % i, event_timestamp=time) for i, time in enumerate(times)
@@ -222,7 +222,7 @@ def test_takes_any_buffer(wrap: Any) -> None:
 def test_is_pickled_as_its_contract() -> None:
     list(JUDGE.judge(ARRAY))
     text = pickle.dumps(JUDGE)
-    assert len(text) < 3_000  # its patterns, tables and native half would be several times as much
+    assert len(text) < 3_000  # with its patterns, tables and native half, it would be several times as large
     assert rows(ARRAY, pickle.loads(text)) == rows(ARRAY)
 
 
@@ -271,7 +271,7 @@ def mutated(text: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """A batch of 100 MB, some of it bad, needs no more than three times its size."""
+    """A batch of 100 MB with some bad records needs at most three times its size."""
     batch = tmp_path / "batch.json"
     padded = json.dumps({"pad": "x" * 200}).encode()
     with batch.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What happens where the native judge fails, which it should not."""
+"""The judge handles a failure of the native judge, which should not occur."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What does not fit: which policy makes a dead letter of it, keeps it as it landed, or lets it go and counts it."""
+"""Drift: depending on the policy, it makes a dead letter, is kept as landed, or is dropped and counted."""
 
 import copy
 import json
@@ -154,7 +154,7 @@ def test_a_frozen_stream_has_no_columns_of_drift(policy: DriftPolicy) -> None:
 
 
 def steps(path: str) -> list[str | int]:
-    """Keys and indexes of a JSONPath."""
+    """Return keys and indexes of a JSONPath."""
     found: list[str | int] = []
     for name, index, quoted in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]", path):
         unquoted = re.sub(r"\\(?:u([0-9a-f]{4})|(.))", lambda one: one[2] or chr(int(one[1], 16)), quoted)
@@ -167,7 +167,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON text with each number as it was written."""
+    """Return JSON text with each number in its original form."""
     match value:
         case IntToken() | FloatToken():
             return str(value)
@@ -212,9 +212,9 @@ def test_nothing_of_any_record_is_lost(data: st.DataObject) -> None:
                 for step in holders:
                     holder = holder[step]
                 del holder[last]
-        # What went to the columns is what a record without the rest would have brought there, ...
+        # The columns have the values that the record without the drift would have, ...
         assert repr(freeze.judge(dumps(without_unknown).encode())) == repr(kept.values)
-        # ... and with the rest, it is the record that landed.
+        # ... and with the drift, they make up the landed record.
         for holder, last, value in put_back:
             holder[last] = value
         assert dumps(rest) == dumps(landed)
@@ -231,7 +231,7 @@ def test_policies_differ_in_what_they_keep_only(data: st.DataObject) -> None:
     )
     assert [row[RESCUED] and len(row[RESCUED]) for row in kept] == [row[DRIFT] and len(row[DRIFT]) for row in kept]
     assert repr([without(row, RESCUED) for row in kept]) == repr(counted)
-    # Drift aside, the same rows are good, and a dead letter is told the same.
+    # Apart from drift, the same rows are good, and dead letters have the same reasons.
     passed = {row[POSITION] for row in kept if row[DRIFT]}
     plain = [without(row, RESCUED, DRIFT) for row in kept if row[POSITION] not in passed]
     assert repr(plain) == repr([row for row in strict if row[POSITION] not in passed])

@@ -1,4 +1,4 @@
-"""All reasons against a record, their order, paths and details."""
+"""All reasons of a record, with their order, paths and details."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Random records of random contracts, and mutants of the native judge that they must find."""
+"""Random records of random contracts, which must also find the mutants of the native judge."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_the_judges_agree_on_records_of_random_contracts() -> None:
     assert sum(check(made.contract(), made, 100) for _ in range(30)) > 300
 
 
-@pytest.mark.long  # a build of the native judge for each
+@pytest.mark.long  # builds the native judge for each mutant
 @pytest.mark.parametrize("name", ["an array's index is off by one", "integers wrap"])
 def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
     (mutant,) = (each for each in MUTANTS if each.name == name)

@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it: what is accepted, rejected and undefined, alone and among good neighbours."""
+"""JSON by RFC 8259: accepted, rejected and undefined texts, alone and among good neighbors."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def wrapped(text: bytes, wrapping: str) -> bytes:
 
 
 def judged(batch: bytes) -> list[Row]:
-    """A row for each unit. Each is in one place, and a dead letter has its bytes as they landed, in their order."""
+    """Return a row for each unit. Check that positions are unique and dead letters have their landed bytes in order."""
     rows = units_of(JUDGE.judge(batch))
     assert [row["_position"] for row in rows] == list(range(len(rows)))
     begin = 0
@@ -66,7 +66,7 @@ def codes(row: Row) -> set[str]:
 
 
 def parts(text: bytes) -> list[bytes] | None:
-    """What stands between the commas outside of brackets; None unless strings and brackets close, and none is blank."""
+    """Return the parts between commas outside brackets; None unless strings and brackets close and no part is blank."""
     found, closers, in_string, escaped = [b""], [], False, False
     for byte in (text[index : index + 1] for index in range(len(text))):
         if in_string:
@@ -97,7 +97,7 @@ def is_json(text: bytes) -> bool:
 
 
 def check_units(batch: bytes, rows: list[Row], connection: duckdb.DuckDBPyConnection) -> None:
-    """Verify's own count is the consumer's, and so are the bytes."""
+    """Check that verify finds the same units and bytes as the consumer."""
     found = find_units(batch, ALL)
     assert found.count == find_units(batch).count == len(rows)
     assert found.whole == bool(rows and codes(rows[0]) & WHOLE)
@@ -110,7 +110,7 @@ def check_units(batch: bytes, rows: list[Row], connection: duckdb.DuckDBPyConnec
 
 
 def check_neighbours(rows: list[Row], between: int) -> list[Row]:
-    """Check that the good neighbours landed; return what is between them."""
+    """Check that the good neighbors landed; return the rows between them."""
     assert len(rows) == between + 2
     assert [(row["reasons"], row["id"]) for row in (rows[0], rows[-1])] == [(None, "first"), (None, "last")]
     return rows[1:-1]

@@ -1,4 +1,4 @@
-"""Every cell of the tables in docs/json-types.md."""
+"""Every cell of the tables in docs/json-types.md is correct."""
 
 import json
 import re

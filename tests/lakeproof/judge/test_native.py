@@ -1,4 +1,4 @@
-"""The native judge gives the verdicts, values, reasons and drift of the exact one."""
+"""The native judge gives the same verdicts, values, reasons and drift as the exact one."""
 
 import json
 from dataclasses import replace
@@ -131,7 +131,7 @@ PATTERNS = ["^[a-z]+$", "a", "", "^.$", r"^\d", "1|true", r"^[^\w]*$", "[äα]",
 
 @st.composite
 def constraints_of(draw: st.DrawFn, kind: Type) -> Constraints:
-    """None, mostly; as a contract's file may ask of that type."""
+    """Generate constraints that a contract may have for a type: mostly none."""
     if draw(st.integers(0, 2)):
         return Constraints()
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
@@ -180,7 +180,7 @@ def key_texts(draw: st.DrawFn, name: str) -> bytes:
 
 @st.composite
 def value_texts(draw: st.DrawFn, kind: Type) -> bytes:
-    """JSON text for a field of type `kind`: mostly one that fits, sometimes any."""
+    """Generate JSON text for a field of type `kind`: mostly a fitting one, sometimes any."""
     form = draw(st.integers(0, 19))
     if form == 0:
         return draw(st.sampled_from(TOKENS))
@@ -236,7 +236,7 @@ def record_texts(draw: st.DrawFn, contract: Contract) -> bytes:
 
 
 def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
-    """All that is landed of each unit, by its batch and position."""
+    """Return all landed data of each unit, by batch and position."""
     units: dict[tuple[int, int], Any] = {}
     for together in judge.judge_together(batches):
         good, bad = together.judged.good, together.judged.bad
@@ -245,7 +245,7 @@ def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
             if column is not None:
                 column.validate(full=True)
         more = [[None] * len(good) if each is None else each.to_pylist() for each in (good.drift, good.rescued)]
-        rows = zip(map(repr, good.values.to_pylist()), *more, strict=True)  # repr tells -0.0 from 0.0
+        rows = zip(map(repr, good.values.to_pylist()), *more, strict=True)  # repr distinguishes -0.0 from 0.0
         dead = zip(bad.reasons.to_pylist(), bad.raw.to_pylist(), strict=True)
         for part, of, found in ((good, together.good_of, rows), (bad, together.bad_of, dead)):
             for number, position, unit in zip(of, part.positions.to_pylist(), found, strict=True):
@@ -255,10 +255,10 @@ def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
 
 
 def agrees(contract: Contract, batches: list[bytes], limits: Limits = LIMITS) -> int:
-    """Check the two judges against each other; return how many units the native one leaves to the exact one."""
+    """Check the judges against each other; return the number of units that the native one leaves to the exact one."""
     expected = judged(Judge(contract, limits, "python"), batches)
     assert judged(Judge(contract, limits), batches) == expected
-    if judge_choice().name == "python":  # the tests of the native judge are skipped, but others come here
+    if judge_choice().name == "python":  # the tests of the native judge are skipped, but other tests call this
         return 0
     chunks = list(NativeJudge(contract).judge(batches, limits.record_bytes, 100, 1 << 20))
     assert len(expected) == sum(
@@ -269,7 +269,7 @@ def agrees(contract: Contract, batches: list[bytes], limits: Limits = LIMITS) ->
 
 
 def of_units(contract: Contract, units: list[bytes]) -> int:
-    """Check the two judges against each other on units, in each wrapping."""
+    """Check the judges against each other on units, in each wrapping."""
     agrees(contract, [b"[" + b" ,".join(units) + b"]\n"])
     agrees(contract, [b"\r\n".join(units)])
     return agrees(contract, units)
@@ -298,7 +298,7 @@ def test_agrees_on_every_token_in_every_type(policy: DriftPolicy) -> None:
                 units = [b'{"a":' + wrap.replace(b"%b", token) + b"}" for token in TOKENS]
                 left += of_units(contract, units)
                 count += len(units)
-    assert left < count / 4  # what is not JSON, or no text
+    assert left < count / 4  # units that are not JSON or not valid text
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -314,7 +314,7 @@ CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.
 
 
 def constraints_on(kind: Type) -> list[Constraints]:
-    """One constraint at a time, each end and each pattern."""
+    """Return constraints of one kind each: each end and each pattern."""
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR):
         lengths = [Constraints(min_length=2), Constraints(max_length=1), Constraints(min_length=1, max_length=1)]
         return [Constraints(pattern=pattern) for pattern in PATTERNS] + lengths

@@ -1,4 +1,4 @@
-"""Rules: what the judge makes of them, and that DuckDB reads the same SQL alike."""
+"""Rules: results of the judge, and of DuckDB for the same SQL."""
 
 import json
 import pickle
@@ -75,8 +75,8 @@ def binary(left: st.SearchStrategy[str], operators: str, right: st.SearchStrateg
 
 
 def brief(strategy: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """The same under a short name: where strategies hold others many times over, what Hypothesis prints of them grows
-    sixty-fold with each level, to gigabytes for a test that fails."""
+    """Return the strategy under a short name: for deeply nested strategies, Hypothesis's output grows sixty-fold per
+    level, to gigabytes for a failed test."""
 
     @st.composite
     def sql(draw: st.DrawFn) -> str:
@@ -86,7 +86,7 @@ def brief(strategy: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def typed(leaves: st.SearchStrategy[str], conditions: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Expressions of a type, of which there are leaves, with what any type has."""
+    """Generate expressions of a type from its leaves, with the constructs that every type has."""
     return st.one_of(
         leaves,
         st.lists(leaves, min_size=1, max_size=3).map(lambda found: f"COALESCE({', '.join(found)})"),
@@ -99,7 +99,7 @@ def typed(leaves: st.SearchStrategy[str], conditions: st.SearchStrategy[str]) ->
 
 integers = one_of("i", "o.n", "LENGTH(s)", "LENGTH(o.deep.t)") | small.map(str)
 narrow = one_of("m", "i") | cents.map(str)
-fixed = one_of("w") | narrow  # a product of two w would have 41 digits, which no rule may
+fixed = one_of("w") | narrow  # the product of two w would have 41 digits, more than a rule may
 whole = st.one_of(integers, binary(integers, "+ - *", integers), integers.map("-({})".format))
 products = binary(fixed, "*", narrow) | binary(narrow, "*", fixed)
 exact = st.one_of(fixed, binary(fixed, "+ -", fixed), products, fixed.map("ABS({})".format), whole)
@@ -209,7 +209,7 @@ JUDGE = Judge(
 
 
 def outcomes(judge: Judge, *units: str) -> dict[int, list[str]]:
-    """The reasons of each unit by its position; none for a record that is kept. Checks that raw bytes are kept."""
+    """Return the reasons of each unit by position, empty for a kept record. Check that raw bytes are kept."""
     found: dict[int, list[str]] = {}
     for row in units_of(judge.judge(f"[{','.join(units)}]".encode())):
         found[row["_position"]] = [
@@ -240,7 +240,7 @@ def test_each_broken_rule_is_a_reason():
 
 def test_rules_are_asked_of_records_that_fit_otherwise_however_they_were_judged():
     unfit = ["1", '{"id":"test","total":"x"}', '{"total":-1}']
-    # Half of a key in an escape is what the fast judge leaves to the exact one.
+    # The fast judge leaves a key with an escape to the exact judge.
     units = [*unfit, '{"id":"a","total":-1}', '{"\\u0069d":"b","total":-1}', '{"id":"a:\\":","total":1}', *unfit]
     codes = {
         position: [reason.split()[0] for reason in reasons] for position, reasons in outcomes(JUDGE, *units).items()

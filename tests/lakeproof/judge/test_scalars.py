@@ -1,4 +1,4 @@
-"""Timestamps are read in two ways, which must not differ; what fits where is held by test_json_types.py."""
+"""The two ways to read timestamps agree; test_json_types.py has the values that fit each type."""
 
 import pytest
 from hypothesis import example, given, settings

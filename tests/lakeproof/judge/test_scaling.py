@@ -1,4 +1,4 @@
-"""Time grows with the input: four times as much of anything takes about four times as long, in every part."""
+"""Time grows linearly: four times the input takes about four times as long, in every part."""
 
 import gc
 from collections.abc import Callable
@@ -57,7 +57,7 @@ Make = Callable[[int], bytes]
 
 
 def array(record: bytes) -> Make:
-    """As many records, each with its number in place of ``#``."""
+    """Make an array of records, each with its number in place of ``#``."""
     return lambda count: b"[" + b",".join(record.replace(b"#", b"%d" % number) for number in range(count)) + b"]"
 
 
@@ -66,7 +66,7 @@ def lines(record: bytes) -> Make:
 
 
 def around(begin: bytes, part: bytes, end: bytes) -> Make:
-    """One record with as many parts."""
+    """Make one record with many parts."""
     return lambda count: begin + part * count + end
 
 
@@ -117,7 +117,7 @@ FAMILIES: dict[str, tuple[Make, int]] = {
 
 
 def seconds(work: Callable[[], object], times: int = 3) -> float:
-    """The best of several: what else the machine does only adds, and so does what this process has in memory."""
+    """Return the best of several times: other load, and memory held by this process, can only add time."""
     best = float("inf")
     gc.disable()
     try:
@@ -132,7 +132,7 @@ def seconds(work: Callable[[], object], times: int = 3) -> float:
 
 def assert_in_proportion(make: Callable[[int], Any], work: Callable[[Any], object], count: int) -> None:
     small, large = make(count), make(4 * count)
-    work(small)  # imports and compiles what it needs
+    work(small)  # warms up imports and compilation
     for _ in range(3):
         once, four = seconds(lambda: work(small)), seconds(lambda: work(large), 2)
         if four < max(8 * once, 0.25):
@@ -161,7 +161,7 @@ def test_recounting_takes_time_in_proportion(family):
 
 
 class Nowhere:
-    """A storage that keeps nothing."""
+    """A storage that discards everything."""
 
     def write_new(self, uri: str, data: bytes) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Splitting: every byte of a batch is in one unit, or the batch is refused as a whole."""
+"""Splitting: every byte of a batch is in one unit, or the batch is rejected as a whole."""
 
 import json
 import time
@@ -27,7 +27,7 @@ json_values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
     max_leaves=12,
 )
-# Pieces that matter to a splitter, in any order: mostly not JSON.
+# Pieces that matter to a splitter, in any order: mostly invalid JSON.
 PIECES = rb"""[ ] { } , " \ : 1 x NaN {"a":1} }, },{ "a" \u0041 [] '""".split()
 pieces = st.lists(st.sampled_from([*PIECES, b" ", b"\n", b"\r\n", b"\xff", b"\x00", b"\xef\xbb\xbf"]), max_size=25).map(
     b"".join
@@ -36,7 +36,7 @@ pieces = st.lists(st.sampled_from([*PIECES, b" ", b"\n", b"\r\n", b"\xff", b"\x0
 
 @st.composite
 def broken_arrays(draw: st.DrawFn) -> bytes:
-    """Valid arrays of records with a few bytes replaced."""
+    """Generate valid arrays of records with a few bytes replaced."""
     records = draw(st.lists(json_values, max_size=6))
     text = json.dumps(records, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1]))).encode()
     for _ in range(draw(st.integers(0, 2))):
@@ -59,7 +59,7 @@ def refusal(value: bytes) -> Reason:
 
 
 def array_byte_by_byte(value: bytes) -> list[bytes] | None:
-    """The rule for arrays, written down as plainly as can be; None for what is not exactly one."""
+    """Split an array by the plainest form of the rule; return None if the value is not exactly one array."""
     closers: list[int] = []
     found: list[bytes] = []
     begin, in_string, escaped = 1, False, False
@@ -112,8 +112,8 @@ def array_byte_by_byte(value: bytes) -> list[bytes] | None:
         (b'{"a":1}\r\n\r\n  \r\n{"b":2} \r\n', [b'{"a":1}', b'{"b":2}']),
         (b'{"a":1}\n  {"b":2}', [b'{"a":1}', b'  {"b":2}']),
         (b'{"a":1}\n12\n[3]\nnull\ngarbage', [b'{"a":1}', b"12", b"[3]", b"null", b"garbage"]),
-        (b'{"a":1\n{"b":2}\n{"c":3}', [b'{"a":1', b'{"b":2}', b'{"c":3}']),  # first line cut
-        (b'{"a":1}\n{"b":2}\n{"c":', [b'{"a":1}', b'{"b":2}', b'{"c":']),  # last line cut
+        (b'{"a":1\n{"b":2}\n{"c":3}', [b'{"a":1', b'{"b":2}', b'{"c":3}']),  # first line truncated
+        (b'{"a":1}\n{"b":2}\n{"c":', [b'{"a":1}', b'{"b":2}', b'{"c":']),  # last line truncated
         (b'{"a":1}{"b":2}\n{"c":3}', [b'{"a":1}{"b":2}', b'{"c":3}']),
         (b'{"a":"\n"}', [b'{"a":"\n"}']),
         (b'{\n"a":[\n{}\n]\n}', [b'{\n"a":[\n{}\n]\n}']),  # pretty-printed without indent
@@ -173,7 +173,7 @@ def test_forms(value: bytes, expected: list[bytes] | None) -> None:
         (b'{"a":1}{"b":2}', "corrupt_batch"),
         (b'{"a":1}\r{"b":2}', "corrupt_batch"),
         (b'{"a":1} x', "corrupt_batch"),
-        (b'{\n  "a": {\n    "b": 1\n  },\n  "c": [\n    {}\n', "corrupt_batch"),  # pretty-printed, cut short
+        (b'{\n  "a": {\n    "b": 1\n  },\n  "c": [\n    {}\n', "corrupt_batch"),  # pretty-printed and truncated
     ],
 )
 def test_refusals(value: bytes, code: str) -> None:
@@ -209,7 +209,7 @@ def test_arrays_are_split_as_byte_by_byte(text: bytes) -> None:
     if not text.startswith(b"["):
         return
     expected = array_byte_by_byte(text)
-    for window in (4 << 20, 1, 9, 30):  # smaller ones do what large batches do
+    for window in (4 << 20, 1, 9, 30):  # small windows have the same effect as large batches
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(split_module, "_WINDOW_BYTES", window)
             patch.setattr(split_module, "_SMALL_WINDOW_BYTES", max(window // 3, 1))
@@ -240,10 +240,10 @@ def test_any_bytes_are_accounted_for(value: bytes) -> None:
 def test_one_bad_line_costs_no_other(bad: bytes, at: int) -> None:
     lines = [b'{"a":1}', b'{"b":"}"}', b'{"c":[]}']
     if at == 0 and not bad.startswith(b"{"):
-        return  # then it does not begin like newline-delimited JSON
+        return  # does not start like newline-delimited JSON
     lines.insert(at, bad)
     expected = [line.removesuffix(b"\r") for line in lines if line.strip(SPACE)]
-    expected[-1] = expected[-1].rstrip(SPACE)  # white space at the end is the batch's, not the last record's
+    expected[-1] = expected[-1].rstrip(SPACE)  # trailing white space belongs to the batch, not to the last record
     assert units(b"\n".join(lines)) == expected
 
 
@@ -282,7 +282,7 @@ def test_time_grows_with_the_input_only(value: bytes) -> None:
     if not isinstance(found, Refused):
         for _ in found:
             pass
-    assert time.process_time() - began < 20  # about 1 here; anything quadratic takes minutes
+    assert time.process_time() - began < 20  # takes about 1 s; anything quadratic takes minutes
 
 
 def test_depth_of_brackets() -> None:

@@ -1,4 +1,4 @@
-"""Timestamps in the form of a contract: both judges, and verify's own reading, find the time that was meant."""
+"""Timestamps in the form of a contract: both judges and verify read the intended time."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from reader.verify.landed.values import Sample
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 moments = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(UTC))
-# Around the days when clocks change.
+# Around clock changes.
 moments |= st.builds(
     lambda day, minutes: datetime(*day, tzinfo=UTC) + timedelta(minutes=minutes),
     st.sampled_from(
@@ -37,7 +37,7 @@ def contract_of(form: TimeForm, drift: DriftPolicy = DriftPolicy.FREEZE, require
 
 
 def judged(form: TimeForm, tokens: Sequence[str]) -> list[Any]:
-    """The time of each token in microseconds, or its reason; both judges agree, and so does verify."""
+    """Return the time of each token in microseconds, or its reason; check that both judges and verify agree."""
     contract = contract_of(form)
     units = [b'{"at":%b}' % token.encode() for token in tokens]
     batch = b"[" + b",".join(units) + b"]"
@@ -92,7 +92,7 @@ def test_texts_are_the_time_that_was_meant(
 
 
 def meant(local: datetime, zone: str) -> list[datetime]:
-    """The times at which clocks show a local time: all minutes of two days around it are tried."""
+    """Return the times at which clocks show a local time, by trying all offsets of two days around it."""
     start = local.replace(tzinfo=UTC) - timedelta(hours=26)
     offsets = {(start + timedelta(hours=hour)).astimezone(ZoneInfo(zone)).utcoffset() for hour in range(53)}
     times = {local.replace(tzinfo=UTC) - offset for offset in offsets if offset is not None}
@@ -115,7 +115,7 @@ def test_a_local_time_that_does_not_exist_or_exists_twice_is_refused(local: date
 def test_a_date_is_its_midnight(day: date, zone: str) -> None:
     midnight = datetime(day.year, day.month, day.day)
     times = meant(midnight, zone)
-    if not times:  # put forward by an hour in Cairo, by a day in Apia
+    if not times:  # clocks skipped an hour in Cairo, a day in Apia
         times = meant(midnight + (timedelta(days=1) if zone == "Pacific/Apia" else timedelta(hours=1)), zone)
     assert judged(TimeForm(TimeFormat.DATE, zone), [f'"{day.isoformat()}"']) == [micros(times[0])]
 

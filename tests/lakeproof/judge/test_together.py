@@ -1,4 +1,4 @@
-"""Judging small batches at once gives what judging each of them gives."""
+"""Judging small batches together gives the same result as judging them separately."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ Units = list[list[dict[str, Any]]]
 
 
 def by_batch(found: Sequence[Together], batches: int) -> Units:
-    """Units of each batch, by position."""
+    """Return the units of each batch, by position."""
     units: Units = [[] for _ in range(batches)]
     for together in found:
         good, bad = together.judged.good, together.judged.bad

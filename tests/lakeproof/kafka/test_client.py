@@ -1,4 +1,4 @@
-"""Both clients reach the same brokers with the same login; secrets are in no representation of the settings."""
+"""Both clients reach the same brokers with the same login; no representation of the settings has secrets."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Correlation ids: as the docs define them, such that every tool can compute them."""
+"""Correlation IDs follow their definition in the docs, so every tool can compute them."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ events = st.tuples(values, values, values, st.sampled_from([b"1", b"2"]))
 
 
 def computed(text: str) -> str:
-    """By another program: the first 32 digits."""
+    """Return the first 32 digits, computed by another program."""
     return subprocess.run(["sha256sum"], input=text.encode(), capture_output=True, check=True).stdout.decode()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Topics are created as the settings say; what exists is compared and never changed."""
+"""Topics are created as configured; existing ones are compared and never changed."""
 
 import uuid
 

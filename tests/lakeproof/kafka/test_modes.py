@@ -1,4 +1,4 @@
-"""The settings files of the modes, and what overrides them."""
+"""The settings files of the modes, and their overrides."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Positions in a topic: one text for each, whatever partitions are named."""
+"""Positions in a topic: one text for each, regardless of the partitions that it names."""
 
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ def test_a_position_keeps_what_was_read_of_the_past(
     assert [Offsets.parse(str(each)) for each in (before, after)] == [before, after]
     assert offsets_in(after.past) == offsets_in(first) | offsets_in(second)
     assert offsets_in(after.past_since(before)) == offsets_in(second) - offsets_in(first)
-    assert after == Offsets.of(topic, offsets).with_past([*second, *first])  # one text, in whatever order
+    assert after == Offsets.of(topic, offsets).with_past([*second, *first])  # the same text in any order
     assert {partition: after.next(partition) for partition in offsets} == offsets
 
 

@@ -1,4 +1,4 @@
-"""Contracts in a real schema registry: ids, compatibility, and what is said when it is away or refuses."""
+"""Contracts in a real schema registry: IDs, compatibility, and errors when it is down or rejects a contract."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""A topic as its brokers describe it, and where in it a stream begins."""
+"""The description of a topic by its brokers, and the start of a stream in it."""
 
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""Which files of a landing zone are read: by name, by time, and by what a contract includes and excludes."""
+"""Selection of files in a landing zone: by name, by time, and by the patterns that a contract includes and excludes."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +24,7 @@ def file(at: datetime = NOON) -> StoredFile:
         ("**/tmp/**/a", ["tmp/a", "x/tmp/a", "x/y/tmp/z/a"], ["tmp/b", "a"]),
         ("part-?[0-9].json", ["part-a7.json", "x/part-17.json"], ["part-7.json", "part-aa.json"]),
         ("dt=2026-11-*/**", ["dt=2026-11-25/h=1/a b+c.json"], ["dt=2026-12-01/a"]),
-        # A glob is matched with what a key is, not with how its name is written.
+        # A glob is matched against the key, not against the encoded name.
         ("100%/ü *.json", ["100%25/ü 1.json"], ["100%/ü1.json"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""A file's name is its path below the landing folder, whatever way leads there, and names are one to one."""
+"""A file's name is its path below the landing folder, however the folder is spelled, and names are unique."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ from lakeproof.settings import S3Settings, settings_of
 
 S3 = S3Settings()
 ZONES = [LandingZone("file:///lake/landing/events", S3), LandingZone("s3://bucket/landing/events", S3)]
-# What a file may be called on a POSIX disk: any bytes but a slash and zero.
+# Valid file names on a POSIX disk: any bytes but a slash and zero.
 PART = st.binary(min_size=1, max_size=12).filter(lambda raw: not {*b"/\0"} & {*raw} and raw not in (b".", b".."))
 NAMES = st.lists(PART, min_size=1, max_size=3).map(b"/".join)
 
@@ -26,7 +26,7 @@ def test_local_names_are_one_to_one(one: bytes, other: bytes) -> None:
     names = [zone.name_of(uri) for uri in uris]
     assert [zone.uri_of(name) for name in names] == uris
     assert (names[0] == names[1]) == (one == other)
-    assert all(name.encode() for name in names)  # text that every table can hold
+    assert all(name.encode() for name in names)  # text that every table can store
 
 
 @given(st.text(min_size=1, max_size=20).filter(lambda key: not key.startswith("/")), st.sampled_from(ZONES))
@@ -34,7 +34,7 @@ def test_a_key_and_a_path_of_the_same_name_are_the_same_source(key: str, zone: L
     try:
         raw = key.encode()
     except UnicodeEncodeError:
-        return  # lone surrogates are in no key
+        return  # keys have no lone surrogates
     if b"\0" in raw or any(part in ("", ".", "..") for part in key.split("/")):
         return
     uri = f"{zone.root}/{key}" if zone.root.startswith("s3") else Path(f"/lake/landing/events/{key}").as_uri()
@@ -77,7 +77,7 @@ def test_a_contract_says_where_files_land_and_a_lake_that_is_not_made_yet_is_not
     assert (zone.s3.access_key_id, zone.s3.region) == ("reader", "eu-west-1")
     assert not landing_zone(settings, "sensors").is_own
     assert not settings.home.exists()
-    # MinIO refuses such keys, S3 has them.
+    # MinIO rejects such keys, but S3 accepts them.
     for key in ("/double.json", "a//b.json", "x/../y.json", "./z.json"):
         assert zone.uri_of(zone.name_of(f"{zone.root}/{key}")) == f"{zone.root}/{key}"
 

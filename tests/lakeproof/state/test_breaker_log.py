@@ -1,4 +1,4 @@
-"""Trips of breakers: what an operator and a run do to them at once, in the order in which it may happen."""
+"""Trips of breakers: concurrent actions of an operator and a run, in the orders that may occur."""
 
 from pathlib import Path
 

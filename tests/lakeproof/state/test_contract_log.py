@@ -1,4 +1,4 @@
-"""Which contract holds, and the texts of all that did."""
+"""The contract in effect, and the texts of all earlier ones."""
 
 from pathlib import Path
 from typing import Any

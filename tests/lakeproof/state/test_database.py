@@ -1,4 +1,4 @@
-"""The state database: made once, by whoever comes first, and never read where it is not understood."""
+"""The state database: created once, by the first process, and rejected if its version is unknown."""
 
 import sqlite3
 import subprocess
@@ -38,7 +38,7 @@ def test_many_first_starts_at_once_all_succeed(tmp_path: Path) -> None:
         assert start.stdout is not None
         assert start.stdout.readline() == "ready\n"
     ended = []
-    for start in starts:  # all are ready: let them go
+    for start in starts:  # all are ready: let them start
         assert start.stdin is not None
         start.stdin.write("go\n")
         start.stdin.flush()

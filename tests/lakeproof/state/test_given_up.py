@@ -1,4 +1,4 @@
-"""Offsets that were given up, by stream and partition."""
+"""Offsets given up, by stream and partition."""
 
 from pathlib import Path
 

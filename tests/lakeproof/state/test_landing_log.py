@@ -1,4 +1,4 @@
-"""The landing log: positions never change, whatever lands later."""
+"""The landing log: positions never change when more files land."""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta
@@ -45,11 +45,11 @@ def test_a_file_is_known_by_its_name(database: str) -> None:
 
 
 def test_two_that_discover_the_same_files_add_each_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer that was suspended and the one that took over, for a moment."""
+    """A suspended consumer and its successor may both run for a moment."""
     woken, successor = LandingLog(database, "events"), LandingLog(database, "events")
     assert successor.append([stored("a")]) == 1
     with monkeypatch.context() as patched:
-        patched.setattr(woken, "known_among", lambda _: set())  # it looked before the other appended
+        patched.setattr(woken, "known_among", lambda _: set())  # it checked before the other one appended
         assert successor.append([stored("b")]) == 1
         assert woken.append([stored("b"), stored("c")]) == 0
     assert woken.append([stored("b"), stored("c")]) == 1
@@ -74,7 +74,7 @@ def test_reopened_it_is_the_same_log(database: str) -> None:
 
 
 def test_old_files_are_shortened_to_hashes_and_still_known(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some at once, up to where no consumer resumes from before, and never the newest."""
+    """A few at a time, only files before the earliest position to resume from, and never the newest."""
     monkeypatch.setattr(landing_log, "SHORTENED_AT_ONCE", 2)
     monkeypatch.setattr(landing_log, "_KEPT_WHOLE", 2)
     old, log, other = NOW - timedelta(days=31), LandingLog(database, "events"), LandingLog(database, "sensors")
@@ -83,15 +83,15 @@ def test_old_files_are_shortened_to_hashes_and_still_known(database: str, monkey
         log.append(stored(name, at=old) for name in names[start : start + 3])
     other.append([stored("0.json", at=old)])
     positions = [log.position(seq) for seq in range(10)]
-    assert log.shorten(9, before=old) == 0  # none is that old
-    assert log.shorten(1, before=NOW) == 0  # fewer than are taken at once
+    assert log.shorten(9, before=old) == 0  # no file is that old
+    assert log.shorten(1, before=NOW) == 0  # fewer than the number shortened at once
     assert log.shorten(5, before=NOW) == 2
     assert [file.name for file in log.files(0, 9)] == names[2:]
     assert [log.position(seq) for seq in range(10)] == [None, None, *positions[2:]]
     assert log.shorten(5, before=NOW) == 2
     assert log.shorten(5, before=NOW) == 0
     assert (log.base, log.head()) == (positions[4], positions[9])
-    assert log.shorten(9, before=NOW) == 2  # the newest stay whole
+    assert log.shorten(9, before=NOW) == 2  # the newest remain whole
     assert log.shorten(9, before=NOW) == 0
     again = LandingLog(database, "events")
     assert again.known_among([*names, "9.json"]) == set(names)
@@ -129,7 +129,7 @@ def test_no_file_is_taken_twice_whatever_is_shortened_or_rebuilt(steps: list[tup
                 taken += [file.name for file in log.files(head.seq, 99)]
             elif step == "shorten":
                 log.shorten(head.seq, NOW + timedelta(days=1))
-            else:  # lost, and rebuilt from the ledger
+            else:  # lost, then rebuilt from the ledger
                 log.rebuild(head, [LandedFile(0, name, 1, "e", NOW) for name in taken])
             assert log.has(log.head())
             assert log.known_among([str(number) for number in range(31)]) == set(taken)
@@ -200,7 +200,7 @@ def test_made_anew_it_goes_on_behind_what_was_accounted_for(database: str) -> No
         assert found.known_among(["a", "x"]) == {"a"}
     assert log.append([stored("a"), stored("x")]) == 1
     assert [(file.seq, file.name) for file in log.files(base.seq, 99)] == [(8, "x")]
-    assert log.position(6) is None  # positions before that are nobody's
+    assert log.position(6) is None  # earlier positions are no longer in use
 
 
 def test_what_was_given_up_is_marked(database: str) -> None:

@@ -1,4 +1,4 @@
-"""The lease: one consumer for each stream, and none that a dead one blocks."""
+"""The lease: one consumer for each stream, and a dead one blocks no other."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def holder(database: str) -> "subprocess.Popen[str]":
-    """Another process that holds the lease."""
+    """Start another process that holds the lease."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, database], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -68,7 +68,7 @@ def test_given_back_it_is_free_at_once(database: str) -> None:
 
 def test_a_lease_that_ran_out_is_taken_and_its_holder_notices(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEASE_SECONDS", 0.2)
-    monkeypatch.setattr(module, "_RENEWALS", 0.0001)  # as if suspended: the next renewal is far away
+    monkeypatch.setattr(module, "_RENEWALS", 0.0001)  # as if suspended: the next renewal is far in the future
     first, second = (module.Lease(module.open_database(database), "events") for _ in range(2))
     first.take()
     with pytest.raises(LeaseHeldError):

@@ -1,4 +1,4 @@
-"""A change of the state database whose answer is lost has landed; the next run does it again, and changes nothing."""
+"""A change of the state database whose answer is lost was made; the next run repeats it without effect."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ SENT = SinkPosition("table", "topic", "1")
 
 @dataclass
 class Database:
-    """A state database, whose answers to commits are lost while `losing` is set."""
+    """A state database whose answers to commits are lost while `losing` is set."""
 
     proxy: PostgresProxy
     uri: str
@@ -81,7 +81,7 @@ def test_a_change_whose_answer_is_lost_is_there_once(change: str, database: Data
     do, state = CHANGES[change]
     undisturbed = postgres.new_database()
     do(undisturbed)
-    for losing in (True, True, False):  # the first one may have made the tables, no more
+    for losing in (True, True, False):  # the first one may only have created the tables
         database.losing = losing
         with pytest.raises(UnavailableError) if losing else nullcontext():
             do(database.uri)
@@ -90,8 +90,8 @@ def test_a_change_whose_answer_is_lost_is_there_once(change: str, database: Data
 
 
 def test_a_log_that_was_opened_twice_is_one(database: Database) -> None:
-    """The row of a log's own origin is committed, and the answer to that is lost."""
-    ContractLog(database.uri)  # makes the tables
+    """The row with a log's own origin is committed, but the answer is lost."""
+    ContractLog(database.uri)  # creates the tables
     database.losing = True
     with pytest.raises(UnavailableError):
         _log(database.uri)
@@ -109,7 +109,7 @@ def test_a_sink_is_where_it_was_moved_to(database: Database) -> None:
 
 
 def test_a_lease_whose_answer_was_lost_blocks_nobody(database: Database) -> None:
-    """The process that took it ended, since it was not told; the next one takes it at once, and renews it."""
+    """The process with the lease ended, since it got no answer; the next one takes it at once, and renews it."""
     ContractLog(database.uri)
     database.losing = True
     program = "import sys; from lakeproof.state.lease import *; Lease(open_database(sys.argv[1]), 's').take()"
@@ -125,6 +125,6 @@ def test_a_lease_whose_answer_was_lost_blocks_nobody(database: Database) -> None
     database.losing = False
     held.check()
     database.losing = True
-    held.give_back()  # which says so in the log, no more
+    held.give_back()  # which is only logged
     database.losing = False
     assert state_of(database.uri, "s") is State.STOPPED

@@ -1,4 +1,4 @@
-"""The book of proofs: what is in it after proofs that succeed, fail, or run at once."""
+"""The book of proofs: its contents after proofs that succeed, fail, or run at the same time."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_two_proofs_at_once_are_both_in_the_book(database: str) -> None:
         found = last_clean(connection, "events")
         assert [each.number for each in proofs_of(connection)] == [4, 3, 2, 1]
     assert found
-    assert len(found[1]) == 1  # those of one proof, not of several
+    assert len(found[1]) == 1  # from one proof, not from several
 
 
 def test_old_proofs_go_but_not_the_last_clean_one(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A full disk is named, whoever reports it."""
+"""The error of a full disk names the disk, whichever library raises it."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def test_a_file_names_its_disk(tmp_path: Path) -> None:
 
 
 def test_the_fullest_disk_is_the_one_where_none_is_named() -> None:
-    places = [Path("/dev/shm/a"), Path("/proc/self")]  # /proc has no space at all
+    places = [Path("/dev/shm/a"), Path("/proc/self")]  # /proc has no space
     found = full_disk(RuntimeError("java.io.IOException: No space left on device"), *places)
     assert found
     assert found.message == "No space is left on the disk /proc, which has /proc/self."

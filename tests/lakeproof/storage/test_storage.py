@@ -1,4 +1,4 @@
-"""One behaviour, over every backend."""
+"""All backends have the same behavior."""
 
 import os
 import time
@@ -36,7 +36,7 @@ def storage(root, request) -> Storage:
 
 @pytest.fixture
 def name_of(root) -> Callable[[str], str]:
-    """A name's URI below the root, spelled as the backend lists it."""
+    """Return a function from a name to its URI below the root, spelled as the backend lists it."""
     return lambda name: f"{root}/{quote(name) if root.startswith('file') else name}"
 
 
@@ -57,7 +57,7 @@ def test_what_was_written_is_listed_and_read(storage, name_of, name):
     assert list(storage.list_recent(None)) == [file]
     looked_at = storage.stat(file.uri)
     assert (looked_at.uri, looked_at.size, looked_at.etag) == (file.uri, file.size, file.etag)
-    assert abs(looked_at.modified_at - file.modified_at) < timedelta(seconds=1)  # S3 tells it less exactly
+    assert abs(looked_at.modified_at - file.modified_at) < timedelta(seconds=1)  # S3's times are less precise
     assert storage.read(file.uri) == storage.read(file.uri, file.etag) == b"[1]\x00\xff"
 
 
@@ -66,7 +66,7 @@ def test_an_existing_file_is_never_replaced(storage, name_of):
     with pytest.raises(FileExistsError):
         storage.write_new(name_of("a"), b"second")
     assert storage.read(name_of("a")) == b"first"
-    assert len(list(storage.list())) == 1  # nothing half-written is left beside it
+    assert len(list(storage.list())) == 1  # no partial file remains next to it
 
 
 def test_one_of_many_writers_wins(storage, name_of):
@@ -142,7 +142,7 @@ def test_a_bucket_that_refuses_is_one_line_and_a_hint(s3_settings, bucket, chang
 
 
 def test_a_connection_that_breaks_is_one_line(monkeypatch):
-    # botocore's own class for it, whose `response` is there, and None
+    # botocore's own class for it, which has a `response` of None
     def broken(**_put):
         raise ConnectionClosedError(endpoint_url="http://127.0.0.1")
 
@@ -211,7 +211,7 @@ def test_a_file_is_replaced_whole_and_removed(storage, name_of):
 
 
 def test_folders_that_have_not_changed_for_days_are_looked_at_in_turn(tmp_path, monkeypatch):
-    """There are more of them every hour; the root and those that changed are looked at each time."""
+    """Their number grows every hour; the root and changed folders are listed each time."""
     monkeypatch.setattr(local, "_OLDER_AT_ONCE", 2)
     long_ago = time.time() - 10 * 86_400
 

@@ -1,4 +1,4 @@
-"""A lake that is filled as the consumer fills it, without Spark."""
+"""A lake filled as the consumer does, without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ LANDED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Lake:
-    """A lake of one stream, whose contract is a text."""
+    """A lake with one stream, whose contract is a text."""
 
     def __init__(self, settings: Settings, folder: Path, text: str, stream: str = "orders") -> None:
         self.settings = settings.model_copy(update={"contracts": folder / "contracts"})
@@ -42,7 +42,7 @@ class Lake:
         return load_contract(self.settings.contracts, self.stream)
 
     def apply(self, text: str | None = None) -> None:
-        """Apply the contract, or another text of it."""
+        """Apply the contract, or a new text for it."""
         if text is not None:
             self.path.write_text(text)
         carry_out(
@@ -50,7 +50,7 @@ class Lake:
         )
 
     def land(self, *batches: bytes | Envelope, day: int = 0, kafka: bool = False, ledger: bool = True) -> None:
-        """Land batches, as files or as messages, and take them in a micro-batch."""
+        """Land batches as files or messages, and process them in a micro-batch."""
         judge = Judge(self.contract, self.settings.limits)
         self._micro_batch += 1
         batch = MicroBatch(self._micro_batch, "checkpoint", self.contract, LANDED)
@@ -88,7 +88,7 @@ class Lake:
             self.append(self.tables.ledger, ledger_rows([part], outcomes, drift, {}, batch, Sums()))
 
     def close(self, letters: Sequence[dict[str, Any]], outcome: str = "closed", *, ledger: bool = True) -> None:
-        """Record an attempt for some dead letters, as a replay does; their rows of bronze are the caller's."""
+        """Record an attempt for some dead letters, as a replay does; the caller adds their rows to bronze."""
         ensure_attempts(self.catalog, self.stream)
         self._micro_batch += 1
         rows = [
@@ -112,7 +112,7 @@ class Lake:
             table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
 
     def without_attempts(self) -> None:
-        """Let the dead letters have null in place of the number of their attempt, as another tool may write them."""
+        """Set the attempt number of dead letters to null, as another tool may write it."""
         table = self.catalog.load_table(self.tables.dead_letters)
         rows = table.scan().to_arrow()
         at = rows.schema.get_field_index("_attempt")
@@ -138,7 +138,7 @@ class Lake:
 
 
 def verdicts(contract: Contract, *batches: bytes, limits: Limits | None = None) -> list[tuple[int, int, str]]:
-    """Batch, position and set of reasons (empty for bronze) of each unit of batches."""
+    """Return batch, position and set of reasons (empty for bronze) of each unit."""
     judge = Judge(contract, limits)
     found = []
     for number, batch in enumerate(batches):

@@ -1,4 +1,4 @@
-"""Forecasts equal what the judge says of the landed bytes, and count each landed unit once."""
+"""Forecasts equal the judge's results for the landed bytes, and count each landed unit once."""
 
 import json
 from collections import Counter
@@ -56,7 +56,7 @@ def contract_text(fields: list[str] = FIELDS, version: str = "1.0.0", policy: st
 
 
 def changed(*changes: tuple[str, str], version: str = "2.0.0", policy: str = "freeze", more: str = "") -> str:
-    """The contract with changes, as another version."""
+    """Return the contract with changes, as another version."""
     text = contract_text(version=version, policy=policy, more=more)
     for old, new in changes:
         assert old in text, old
@@ -164,7 +164,7 @@ def test_batches_that_cannot_be_split_stay_and_those_without_bytes_are_not_judge
 
 
 def test_a_batch_that_can_be_split_now_is_counted_with_its_units(lake: Lake) -> None:
-    """As a batch of an earlier version, which read fewer forms of batches."""
+    """The batch may be from an earlier version, which supported fewer forms of batches."""
     lake.land(
         Envelope(batch({}, {"kind": "c"}, {"ok": 1}), "old.json", None, ("corrupt_batch", "of an earlier version"))
     )
@@ -223,7 +223,7 @@ def test_closed_dead_letters_count_in_bronze_only(lake: Lake) -> None:
 
 def test_what_is_being_committed_is_left_out(lake: Lake) -> None:
     lake.land(batch({"kind": "c"}, {}))
-    lake.close(lake.letters(), ledger=False)  # a replay that is interrupted: its rows of bronze are not there yet
+    lake.close(lake.letters(), ledger=False)  # an interrupted replay: its rows are not in bronze yet
     lake.land(batch({"kind": "c"}, {"kind": "b"}), ledger=False)
     assert moves(ask(lake, changed(ENUM))) == {("to_bronze", "not_allowed", ""): 1, ("stays", "", ""): 1}
 
@@ -326,7 +326,7 @@ def test_hostile_texts_and_keys_come_back_as_they_were(lake_settings: Settings, 
 
 
 def assert_equal(lake: Lake, text: str, *batches: bytes) -> None:
-    """A forecast is equal to what the judge of the new contract says of the landed bytes, unit by unit."""
+    """Check that a forecast equals the new contract's judge on the landed bytes, unit by unit."""
     before, after = verdicts(lake.contract, *batches), verdicts(contract_of(text), *batches)
     expected: Counter[tuple[str, str, str]] = Counter()
     for (_, _, old), (_, _, new) in zip(before, after, strict=True):
@@ -384,13 +384,13 @@ CHANGES = [
 def test_forecasts_equal_what_the_judge_says_of_the_landed_bytes(
     lake_settings: Settings, tmp_path: Path, policies: tuple[str, str]
 ) -> None:
-    """For dead letters always, and for rows of bronze as long as nothing is reported as not seen."""
+    """Always for dead letters; for rows of bronze unless some are reported as not seen."""
     lake = Lake(lake_settings, tmp_path, contract_text(policy=policies[0]))
     lake.apply()
     landed: list[bytes] = []
     tried = 0
 
-    # Each example judges what all earlier ones have landed.
+    # Each example judges the batches of all earlier ones.
     @hypothesis.settings(max_examples=examples(8))
     @given(
         st.lists(st.lists(RECORDS, max_size=8), min_size=1, max_size=2),

@@ -1,4 +1,4 @@
-"""Large data files are read a few rows at a time, and have the rows that PyIceberg reads of them."""
+"""Large data files are read a few rows at a time, with the same rows as in PyIceberg."""
 
 import os
 from pathlib import Path

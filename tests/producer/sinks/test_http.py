@@ -1,4 +1,4 @@
-"""On a real collector: each batch is a post that is accepted, and the report is what the topic has."""
+"""A real collector accepts each batch as a post, and the report matches the topic."""
 
 import json
 from collections import Counter

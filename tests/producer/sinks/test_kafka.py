@@ -1,4 +1,4 @@
-"""On a real broker: each event is a message with its id as the key, and the report names what landed."""
+"""On a real broker, each event is a message with its ID as the key, and the report matches the topic."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_topic_has_what_files_have(produce: Any, recount: Any, kafka: KafkaSer
     found, files = json.loads(report.read_bytes()), json.loads((tmp_path / "files.json").read_bytes())
     landed = received(kafka, topic)
 
-    # The same seed makes the same, wherever it goes; and a recount of the topic agrees.
+    # The same seed makes the same events for every target, and a recount of the topic agrees.
     assert {name: found[name] for name in files if name != "bytes"} == {
         name: files[name] for name in files if name != "bytes"
     }
@@ -66,8 +66,8 @@ def test_a_topic_has_what_files_have(produce: Any, recount: Any, kafka: KafkaSer
         keyless += message.key() is None
         if key := message.key():
             partitions.setdefault(key if isinstance(key, bytes) else key.encode(), set()).add(message.partition())
-    assert keyless > found["corrupt_batches"] > 0  # ids that are missing or no text, too
-    assert all(len(places) == 1 for places in partitions.values())  # copies of an event are in order
+    assert keyless > found["corrupt_batches"] > 0  # IDs that are missing or not text count, too
+    assert all(len(places) == 1 for places in partitions.values())  # copies of an event stay in order
     assert len(partitions) < len(landed) - keyless
 
 
@@ -94,7 +94,7 @@ def test_a_batch_may_be_larger_than_the_queue(
 def test_what_cannot_be_sent_is_said_plainly(
     produce: Any, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Messages are too large: some of the batch are in the topic, and the report says how many are.
+    # Messages that are too large are rejected: part of the batch is in the topic, and the report has the number.
     topic, report = kafka.new_topic(max_message_bytes=1_500), tmp_path / "report.json"
     small = ["--batches", 3, "--batch-size", 3, "--data-sink", "kafka", "--topic", topic, "--report", report]
     assert produce(*small).exit_code == 0

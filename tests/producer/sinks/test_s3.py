@@ -1,4 +1,4 @@
-"""The same on a real MinIO: same bytes, never overwritten, clear when something is missing."""
+"""On a real MinIO: the same bytes, never overwritten, with clear errors if something is missing."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``reader dead-letters``: what is counted, shown and written back out."""
+"""``reader dead-letters``: counts, output and export."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ def array(*records: bytes) -> bytes:
 
 @pytest.fixture
 def lake(lake_settings: Settings) -> Lake:
-    """Three refunds, of which one has a wrong type, too; a record that is no JSON; a batch that was cut short."""
+    """Three refunds, one of which also has a wrong type; a record that is not JSON; a truncated batch."""
     made = Lake(lake_settings)
     made.land({"a.json": array(event(0), event(1), event(2, user_id=1)), "b.json": array(b'{"user_id": NaN}')})
     made.land({"cut.json": b'[{"x": "\x1b[2J\xff'})
@@ -38,7 +38,7 @@ def lake(lake_settings: Settings) -> Lake:
 
 @pytest.fixture
 def replayed(lake: Lake, tmp_path: Path) -> Lake:
-    """The same: two refunds are closed, one is open, and what is no JSON is parked."""
+    """The lake after a replay: two refunds are closed, one is open, and the record that is not JSON is parked."""
     replayer = Replayer(lake.settings, tmp_path / "today")
     replayer.replay(lambda letter: letter["_source"] == "a.json")
     replayer.replay(lambda letter: letter["_source"] == "b.json", most=1)
@@ -116,7 +116,7 @@ def test_keys_of_messages(lake_settings: Settings, reader: Run) -> None:
     shown = reader(lake_settings, "dead-letters", "events").stdout
     assert re.search(r"│ k\\x1b │ +2 │", shown)
     assert re.search(r"│ \\xFF +│ +1 │", shown)
-    assert "unknown" in shown  # neither a time of landing nor of ingestion
+    assert "unknown" in shown  # neither a landing time nor an ingestion time
     found = json.loads(reader(lake_settings, "dead-letters", "events", "--format", "json").stdout)
     assert found["keys"] == [{"key": "k\x1b", "dead_letters": 2}, {"key": "\\xff", "dead_letters": 1}]
 

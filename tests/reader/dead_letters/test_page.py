@@ -1,4 +1,4 @@
-"""The page about dead letters: its commands run, and print what it shows."""
+"""The page on dead letters: its commands run, and print the output that it shows."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ def event(number: int, **changes: object) -> dict[str, object]:
 
 @pytest.fixture
 def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
-    """Two refunds that a transform has corrected, one with a wrong type that is parked, and two that are open."""
+    """Two refunds corrected by a transform, one with a wrong type that is parked, and two that are open."""
     landed = Lake(lake_settings)
     records = [event(0), event(1), event(2, user_id=17), event(3), event(4)]
     landed.land({"2026/11/21.json": json.dumps(records).encode()})

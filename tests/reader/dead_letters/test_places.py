@@ -1,4 +1,4 @@
-"""The place that a reason is about is found in any bytes, and the carets are below it."""
+"""The place of a reason is found in any bytes, with carets below it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ RECORD = b'{"user_id": 1, "tags": ["a", {"odd key": NaN}], "tags": [], "n\\u00e9
     [
         ("$.user_id", "expected a string, got 1", '"user_id": 1'),
         ("$.deep.x", "", '"x": {}'),
-        ("$.missing", "required", "}"),  # the end of the object that should have it
+        ("$.missing", "required", "}"),  # the end of the object that lacks the key
         ("$.deep.missing", "required", "}"),
         ("$['né']", "", '"n\\u00e9": "\udcff"'),
         ("$.tags", "the key is there twice", '"tags": []'),  # the last one
@@ -42,7 +42,7 @@ def test_places_in_arrays_and_behind_what_is_no_json() -> None:
         place = find_place(raw, path, "")
         assert place is not None
         assert raw.decode()[slice(*place)] == expected
-    assert find_place(raw, "$.c", "") is None  # it has no end
+    assert find_place(raw, "$.c", "") is None  # the value has no end
     assert find_place(b"\xef\xbb\xbf" + b'{"a": 1}', "$.a", "") == (2, 8)
 
 

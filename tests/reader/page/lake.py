@@ -1,4 +1,4 @@
-"""Lakes for the page: hours of events that are judged and decided without Spark."""
+"""Lakes for the page: hours of events, judged and decided without Spark."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.local import local_path
 
 TODAY = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=20)
-FIRST = 8  # o'clock, of a day that began at TODAY
+FIRST = 8  # o'clock, on the day that starts at TODAY
 Event = dict[str, Any]
 
 
 def clock(hour: float) -> datetime:
-    """A time of the day."""
+    """Return a time of the day."""
     return TODAY + timedelta(hours=hour)
 
 
 def event(key: str, at: datetime, **changes: Any) -> Event:
-    """A valid event; a change to None removes a field."""
+    """Return a valid event; a change to None removes a field."""
     made = {"user_id": f"u{hash(key) % 7}", "event_id": key, "event_timestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
     made |= {"event_type": "page_view", "properties": {"a": 1}}
     return {name: value for name, value in (made | changes).items() if value is not None}
@@ -48,19 +48,19 @@ class Day(SilverLake):
             self.decide(self.batches - 1, self.batches)
 
     def wait(self, hour: float, name: str, content: bytes) -> None:
-        """Land a file at a time of the day, which nobody consumes."""
+        """Land a file at a time of the day, and do not consume it."""
         self.land({name: content})
         os.utime(local_path(self.uri(name)), (clock(hour).timestamp(),) * 2)
 
     def log(self) -> LandingLog:
-        """The landing log with all files that have landed."""
+        """Return the landing log with all landed files."""
         log = LandingLog(self.settings.state.database, "events")
         log.append(self.zone.files())
         return log
 
 
 class Text(HTMLParser):
-    """The visible text of a page, its ids, and whatever could act."""
+    """Parser for a page's visible text, its IDs, and everything that could act."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -93,10 +93,10 @@ class Text(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All of it, with single spaces."""
+        """Return the whole text, with single spaces."""
         return " ".join(" ".join(self.words).split())
 
 
 def good(hour: int, count: int = 100) -> Iterator[Event]:
-    """Valid events of an hour."""
+    """Return valid events of an hour."""
     return (event(f"{hour}-{number}", clock(hour) + timedelta(seconds=number)) for number in range(count))

@@ -32,13 +32,13 @@ from reader.page.render import render
 
 ROOT = Path(__file__).parents[3]
 NAMES, SILVER, GOLD = stream_tables("events"), silver_tables("events"), gold_table("user_activity")
-ROWS, LETTERS, BATCHES = 1_000, 100, 10_000  # of a micro-batch, and how many of them
-ENDS = {"duplicates": 20, "conflicts": 23, "late": 25, "kept": ROWS}  # of the rows of a micro-batch by verdict
-SNAPSHOTS = 1_800  # what a consumer keeps of micro-batches of two seconds
+ROWS, LETTERS, BATCHES = 1_000, 100, 10_000  # per micro-batch, and number of micro-batches
+ENDS = {"duplicates": 20, "conflicts": 23, "late": 25, "kept": ROWS}  # per micro-batch, by verdict
+SNAPSHOTS = 1_800  # number that a consumer keeps with micro-batches of two seconds
 AT_ONCE = 500  # micro-batches
 EVERY = 120  # seconds
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e\u2066\x1b[31m\x00\u200b"
-COMMON = {Reason.WRONG_TYPE.value, Reason.MISSING_FIELD.value}  # which each micro-batch has, besides a set of its own
+COMMON = {Reason.WRONG_TYPE.value, Reason.MISSING_FIELD.value}  # in each micro-batch, besides a set of its own
 CODES = sorted({each.value for each in Reason if each not in OF_BATCHES} - COMMON)
 
 MACROS = f"""
@@ -138,7 +138,7 @@ def _appends() -> Iterator[tuple[str, str, Mapping[str, object]]]:
 
 
 def _age(catalog: Catalog, name: str, query: str, marker: Marker, snapshots: int) -> None:
-    """Mark a table, and give it the snapshots of as many micro-batches."""
+    """Set the marker of a table, and add snapshots of a number of micro-batches."""
     table = catalog.load_table(name)
     newest = table.current_snapshot()
     assert newest

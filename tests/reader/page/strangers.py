@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[3]
 
 
 def quiet(day: Day, begin: int, end: int) -> None:
-    """Hours as they should be: 200 events, two bad ones, three that are sent again."""
+    """Normal hours: 200 events, two bad ones, three sent again."""
     for hour in range(begin, end):
         bad = (event(f"bad-{hour}-{number}", clock(hour), event_type=None) for number in range(2))
         day.hour(hour, *good(hour, 200), *good(hour, 3), *bad)
 
 
 def garbage(day: Day) -> None:
-    """A producer sends garbage since 14 o'clock."""
+    """A producer sends garbage from 14:00 on."""
     quiet(day, 8, 14)
     for hour in (14, 15, 16):
         bad = (each | {"user_id": 17} if number % 2 else each for number, each in enumerate(good(hour, 200)))
@@ -33,14 +33,14 @@ def garbage(day: Day) -> None:
 
 
 def storm(day: Day) -> None:
-    """A producer repeats what it has sent since 12 o'clock."""
+    """A producer repeats earlier events from 12:00 on."""
     quiet(day, 8, 12)
     for hour in (12, 13, 14):
         day.hour(hour, *good(11, 200), *good(10, 200), *good(hour, 50))
 
 
 def behind(day: Day) -> None:
-    """The consumer has taken nothing since 11 o'clock."""
+    """The consumer has processed nothing since 11:00."""
     quiet(day, 8, 11)
     day.log()
     for hour in range(11, 17):
@@ -49,13 +49,13 @@ def behind(day: Day) -> None:
 
 
 def lost(day: Day) -> None:
-    """A file was passed, and no table has its records."""
+    """A file was skipped, and no table has its records."""
     quiet(day, 8, 10)
     passed(day)
 
 
 def late(day: Day) -> None:
-    """Events of last month come since 10 o'clock."""
+    """Events of last month arrive from 10:00 on."""
     quiet(day, 8, 10)
     for hour in (10, 11, 12):
         old = (event(f"old-{hour}-{number}", clock(0) - timedelta(days=30)) for number in range(40))

@@ -1,6 +1,6 @@
-"""The page in real Chromium: readable in each light and width, accessible, its numbers those of SQL, and nothing acts.
+"""The page in real Chromium: readable in each theme and width, accessible, with SQL's numbers and no active content.
 
-Screenshots and times are left in target/screenshots, to be looked at.
+Screenshots and times are left in target/screenshots for review.
 """
 
 import re
@@ -25,14 +25,14 @@ from reader.page.command import write_page
 from reader.page.render import render
 from reader.page.server import serving
 
-# Chromium, which must be installed; and two minutes of processor time, once, for a lake of 10,000,000 rows.
+# Needs an installed Chromium; and once, two minutes of processor time for a lake of 10,000,000 rows.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 ROOT = Path(__file__).parents[3]
 SCREENSHOTS = ROOT / "target" / "screenshots"
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync"]
 LAKES = ("small", "empty", "hostile", "large")
-LARGE = ROOT / "target" / "large-lake"  # kept: remove it to make it again
+LARGE = ROOT / "target" / "large-lake"  # kept: remove it to rebuild it
 DIALOGS: list[str] = []
 
 
@@ -74,7 +74,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _make_hostile(settings: Settings) -> None:
-    """Markup in each field and in the name of a file, strings of a megabyte, and 300 fields that nobody announced."""
+    """Make markup in each field and in a file name, strings of a megabyte, and 300 unknown fields."""
     day = Day(settings)
     every = {"user_id": HOSTILE, "event_type": "purchase", "product_id": HOSTILE, "properties": {HOSTILE: HOSTILE}}
     day.wait(9, "<b onclick=alert(3)>'&\u202e.json", b"[]")
@@ -84,7 +84,7 @@ def _make_hostile(settings: Settings) -> None:
 
 
 def opened(browser: Browser, address: str, *, width: int = 1200, dark: bool = False) -> Page:
-    """A page of a browser without a network, which notes what it asks for."""
+    """Return a page in a browser without a network, which records its requests."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", offline=True
     )
@@ -185,5 +185,5 @@ def test_the_live_page_follows_commits(browser: Browser, tmp_path: Path) -> None
             "performance.getEntriesByName('first-contentful-paint')[0].startTime"
             " - performance.getEntriesByType('navigation')[0].responseEnd"
         )
-        assert painted < 2_000  # milliseconds from the answer to what is seen, on a busy machine
+        assert painted < 2_000  # milliseconds from the answer to the paint, on a busy machine
         page.close()

@@ -1,4 +1,4 @@
-"""The commands of docs/page.md, and what it says of the first line."""
+"""The commands in docs/page.md, and its description of the first line."""
 
 import shlex
 import signal
@@ -22,7 +22,7 @@ def test_the_commands_of_the_page_write_and_serve_it(
     write, serve = (block.splitlines() for block in blocks("docs/page.md", "sh"))
     (lake_settings.home / "target").mkdir()
     for command, file in zip(write, ("lake.html", "target/lake.html"), strict=True):
-        arguments = [each for each in shlex.split(command)[1:] if each != "sensors"]  # which this lake does not have
+        arguments = [each for each in shlex.split(command)[1:] if each != "sensors"]  # which is not in this lake
         done = reader(lake_settings, *arguments)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == f"Wrote {file}. All is well.\n"

@@ -1,4 +1,4 @@
-"""The stranger's test: what went wrong in a lake can be said from the first line of its page."""
+"""The stranger's test: the first line of a lake's page tells what went wrong."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from reader.page.render import render
 
 
 def garbage(day: Day) -> None:
-    """A producer that sends garbage since 14 o'clock."""
+    """A producer sends garbage from 14:00 on."""
     day.hour(13, *good(13), decided=False)
     for hour in (14, 15):
         bad = (each | {"user_id": 17} if number % 2 else each for number, each in enumerate(good(hour)))
@@ -31,28 +31,28 @@ def garbage(day: Day) -> None:
 
 
 def storm(day: Day) -> None:
-    """Each event is sent again and again since 12 o'clock."""
+    """Each event is sent again and again from 12:00 on."""
     day.hour(11, *good(11))
     for hour in (12, 13):
         day.hour(hour, *good(11), *good(hour, 20))
 
 
 def late(day: Day) -> None:
-    """Events of last month since 10 o'clock."""
+    """Events of last month arrive from 10:00 on."""
     day.hour(9, *good(9))
     old = [event(f"old-{number}", clock(0) - timedelta(days=30)) for number in range(40)]
     day.hour(10, *old, *good(10, 100), *good(12, 100))
 
 
 def behind(day: Day) -> None:
-    """Three files that nobody takes."""
+    """Three files are not consumed."""
     day.hour(9, *good(9, 5), decided=False)
     for number in range(3):
         day.wait(10 + number, f"new-{number}.json", b"[]")
 
 
 def passed(day: Day) -> None:
-    """A file that the consumer has passed, and that the ledger does not have."""
+    """The consumer has skipped a file, and the ledger does not have it."""
     day.hour(9, *good(9, 5), decided=False)
     day.wait(10, "gone.json", b"[]")
     log = day.log()
@@ -67,20 +67,20 @@ def passed(day: Day) -> None:
 
 
 def removed(day: Day) -> None:
-    """Rows of bronze that somebody has deleted."""
+    """Rows of bronze were deleted."""
     day.hour(9, *good(9), decided=False)
     day.edit(BRONZE, lambda rows: rows[3:])
 
 
 def broken(day: Day) -> None:
-    """A data file of the dead letters that somebody has removed."""
+    """A data file of the dead letters was removed."""
     day.hour(9, b"garbage", decided=False)
     (file,) = day.settings.home.glob("warehouse/dead_letters/events/data/**/*.parquet")
     file.unlink()
 
 
 def disappeared(day: Day) -> None:
-    """A file that was found, and removed before it was read."""
+    """A file was discovered, and removed before it was read."""
     day.hour(9, *good(9, 5), decided=False)
     day.wait(10, "gone.json", b"[]")
     day.log()
@@ -88,7 +88,7 @@ def disappeared(day: Day) -> None:
 
 
 def failed(day: Day) -> None:
-    """A query that ended with an error."""
+    """A query ended with an error."""
     day.hour(9, *good(9, 5), decided=False)
     day.log()
     record_failure(day.settings.state.database, "silver.events", LakeproofError("The disk is full."))

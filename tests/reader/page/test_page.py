@@ -1,4 +1,4 @@
-"""The page of one lake, made once: its numbers are those of SQL, and it says what is in the tables."""
+"""The page of one lake, generated once: its numbers equal those of SQL, and match the tables."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>'\"&\u202e\u2066
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Three hours of events: duplicates, conflicts, a late one, dead letters that are open and closed, hostile data."""
+    """Three hours of events: duplicates, conflicts, a late event, open and closed dead letters, hostile data."""
     home = tmp_path_factory.mktemp("page")
     made = settings_of({"LAKE_HOME": home / "lake", "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_GOLD": ROOT / "gold"})
     day = Day(made)

@@ -1,4 +1,4 @@
-"""The page over HTTP: who may read it, what its links show, and that it follows commits."""
+"""The page over HTTP: access control, links, and updates after commits."""
 
 import socket
 import urllib.error
@@ -83,7 +83,7 @@ def test_another_address_wants_the_token(settings: Settings) -> None:
         assert get(base)[0] == get(base, "?token=wrong")[0] == get(base, "version")[0] == 401
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(f"{base}?{token}", timeout=30) as answer:
-            assert answer.url == base  # the token has left the address
+            assert answer.url == base  # the redirect removed the token from the address
             assert answer.status == 200
         assert get(base, Cookie="lakeproof_page=a-token-of-enough-length")[0] == 200
 

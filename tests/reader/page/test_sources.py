@@ -1,4 +1,4 @@
-"""The page of streams of every kind: from a topic, without silver, without rows."""
+"""The page for streams of every kind: from a topic, without silver, without rows."""
 
 from pathlib import Path
 

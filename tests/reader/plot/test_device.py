@@ -1,4 +1,4 @@
-"""Readings of a device, its samples and its anomalies, in the terminal and in a file."""
+"""Plots of a device's readings, samples and anomalies, in the terminal and in a file."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plots of a data product: what is drawn, where, and what is said if it cannot be."""
+"""Plots of a data product: contents, output, and errors."""
 
 import sys
 from collections.abc import Callable
@@ -197,7 +197,7 @@ def test_in_the_terminal(run: Callable[..., Any]) -> None:
         "UTC"
     )
     assert max(map(len, lines[1:])) <= 70
-    assert "\x1b" not in done.stdout  # it is no terminal
+    assert "\x1b" not in done.stdout  # not a terminal
     assert lines[-2:] == ["a: b, view", "b: a, view"]
     canvas = done.stdout.partition("UTC")[2].partition("a: b")[0]
     assert canvas.count("a") == 1
@@ -206,7 +206,7 @@ def test_in_the_terminal(run: Callable[..., Any]) -> None:
 
 
 def axis(values: tuple[float, ...], *, from_zero: bool = True) -> list[str]:
-    """The labels of the axis of values, from the top."""
+    """Return the labels of the value axis, from the top."""
     line = Line("x", at(*range(len(values))), values)
     drawn = as_text(Plot("title", NOON, NOON + HOUR, (Panel("m", (line,), from_zero),)), 80)
     return [label.strip() for label, bar, _ in (row.partition(" |") for row in drawn.splitlines()) if bar][:11]

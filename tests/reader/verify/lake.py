@@ -1,4 +1,4 @@
-"""A lake for verify: batches that land, and are consumed by the consumer's own judge, but without Spark."""
+"""A lake for verify: landed batches, consumed with the consumer's own judge, but without Spark."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -58,9 +58,9 @@ class Lake:
         local_path(self.uri(name)).unlink()
 
     def consume(self, changed: frozenset[str] = frozenset(), micro_batch: int = 0, at: datetime = NOON) -> None:
-        """Judge what has landed since, and append it; `changed` are names that are overwritten before they are read.
+        """Judge newly landed files, and append the units; files in `changed` are overwritten before they are read.
 
-        It landed and was judged at a time, whatever its file says.
+        Landing and judging have the given time, regardless of the file's.
         """
         files = [each for each in self.zone.list() if each[0] not in self._consumed]
         self._consumed |= {name for name, _ in files}
@@ -89,11 +89,11 @@ class Lake:
         self._append(LEDGER, ledger)
 
     def append(self, name: str, *rows: Row) -> None:
-        """Append rows to a table; columns that are not given are null."""
+        """Append rows to a table; missing columns are null."""
         self._append(name, list(rows))
 
     def edit(self, name: str, change: Callable[[list[Row]], list[Row] | None]) -> None:
-        """Rewrite a table: `change` alters the list of its rows, or returns another one."""
+        """Rewrite a table: `change` alters the list of its rows, or returns another list."""
         table = self.catalog.load_table(name)
         rows = table.scan().to_arrow().to_pylist()
         changed = change(rows)

@@ -1,6 +1,6 @@
-"""Replays of dead letters as verify reads them: tables that are filled by PyIceberg, as docs/architecture.md says.
+"""Replays of dead letters for verify: tables filled with PyIceberg, as in docs/architecture.md.
 
-The consumer's own replay is not used: faults are planted between its steps here, and in each column.
+The consumer's own replay is not used: tests plant faults between its steps and in each column.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def codes(reasons: list[Row]) -> str:
 
 
 def complete(content: bytes) -> tuple[list[bytes], bytes]:
-    """The complete objects of an array that was cut short, and the rest."""
+    """Return the complete objects of a truncated array, and the rest."""
     text, found = content.decode(), []
     at = text.index("[") + 1
     while True:
@@ -100,7 +100,7 @@ class Replayer(Tables):
         most: int = 3,
         steps: int = 4,
     ) -> None:
-        """Replay the open dead letters; only the first `steps` of the four appends are made."""
+        """Replay the open dead letters, with only the first `steps` of the four appends."""
         ensure_attempts(self.catalog, "events")
         before = defaultdict(list)
         attempts = self.rows(TABLES.attempts)

@@ -1,4 +1,4 @@
-"""What verify prints for people."""
+"""The report of verify for people."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Contracts that are inferred: they pass the check, the samples meet them, and they say what is not certain."""
+"""Inferred contracts: they pass the check, the samples meet them, and they state what is uncertain."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ values = st.recursive(
 
 @st.composite
 def records(draw: st.DrawFn) -> list[str]:
-    """Records as text. The values of a field are mostly of one kind."""
+    """Generate records as text. Most values of a field are of one kind."""
     names = draw(st.lists(keys.filter(lambda name: name.lower() != "at"), max_size=5, unique=True))
     kinds: dict[str, st.SearchStrategy[str]] = {}
     for name in names:
@@ -110,7 +110,7 @@ def test_the_samples_meet_the_contract(texts: list[str], form: str) -> None:
     assert not any(each.bad.reasons.to_pylist() for each in judged)
     assert found.left_out == ()
     drift = [values for each in judged if each.good.drift is not None for values in each.good.drift.to_pylist()]
-    assert (contract.drift is DriftPolicy.RESCUE) == any(drift)  # only where there is something to rescue
+    assert (contract.drift is DriftPolicy.RESCUE) == any(drift)  # only if there are values to rescue
 
 
 @given(tokens)
@@ -135,7 +135,7 @@ def test_one_value_has_the_narrowest_type_that_takes_it(token: str) -> None:
 
 
 def several(count: int, **texts: Any) -> list[str]:
-    """Records of fields, each a text or a function from a number to one."""
+    """Return records with fields, each a text or a function from the record's number to a text."""
     made = [{name: text(number) if callable(text) else text for name, text in texts.items()} for number in range(count)]
     return [an_object({"at": AT} | record) for record in made]
 
@@ -251,7 +251,7 @@ def test_the_event_time() -> None:
     assert "created_at, seen" in caught.value.hint
     with pytest.raises(UsageError, match=r"No field of the samples is a timestamp\. ts: .* more than microseconds"):
         inferred([an_object({"ts": '"2026-11-21T12:30:00.1234567Z"'})])
-    # One that each record has is better than one that has a better name.
+    # A field in each record is preferred to a field with a better name.
     texts = [an_object({"event_time": AT, "x": AT}), an_object({"x": AT})]
     assert inferred(texts)[0].event_time == "x"
 
@@ -375,7 +375,7 @@ def test_some_offsets_and_a_number_without_the_name_of_a_time() -> None:
     ]
     contract, found = inferred(texts, tolerate=FEW)
     assert field(contract, "x").time == TimeForm(TimeFormat.T_ANY)
-    assert field(contract, "n").type is PrimitiveType.LONG  # an id can be as large
+    assert field(contract, "n").type is PrimitiveType.LONG  # an ID can be that large
     contract, found = inferred(texts, event_time="n", tolerate=FEW)
     assert (contract.event_time, field(contract, "n").time) == ("n", TimeForm(TimeFormat.EPOCH_S))
     assert "Confirm the format epoch_s" in notes(found, "n")

@@ -1,4 +1,4 @@
-"""The breaker of a contract: what it may say, and where it points at a mistake."""
+"""The breaker of a contract: valid options, and positions of errors."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -125,7 +125,7 @@ def test_a_change_is_listed_and_compatible() -> None:
 @pytest.mark.parametrize(
     ("bad", "units", "trips"),
     [
-        (1, 5, True),  # the floor, and the share, are reached
+        (1, 5, True),  # at the floor, and at the share
         (1, 4, False),  # below the floor
         (4, 4, False),
         (1, 6, False),  # below the share

@@ -1,4 +1,4 @@
-"""Fields that are derived when records are ingested: what a contract may say of them, and what it means for records."""
+"""Fields derived during ingestion: valid options in a contract, and their effect on records."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The range that marks: what a contract may say of it, and that it rejects nothing."""
+"""The range that marks values: valid options in a contract; it rejects nothing."""
 
 from decimal import Decimal
 from typing import Any

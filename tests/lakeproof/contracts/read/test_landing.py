@@ -1,4 +1,4 @@
-"""Where a contract says that files land, and which of them are read."""
+"""The place in a contract where files land, and the selection of files."""
 
 import pytest
 import yaml

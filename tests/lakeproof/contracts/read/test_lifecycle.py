@@ -1,4 +1,4 @@
-"""Fields that are deprecated, dropped or renamed: what a contract may say of them, and what it means for records."""
+"""Deprecated, dropped and renamed fields: valid options in a contract, and their effect on records."""
 
 import json
 from typing import Any

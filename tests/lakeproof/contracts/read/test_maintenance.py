@@ -1,4 +1,4 @@
-"""What a contract says of the maintenance of its tables, and where it points at a mistake."""
+"""Maintenance options of a contract, and positions of errors."""
 
 import pytest
 from tests.lakeproof.contracts.read.test_breaker import CONTRACT

@@ -1,4 +1,4 @@
-"""What a contract may not ask for."""
+"""Unsupported features of ODCS are rejected."""
 
 import hashlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""All mistakes of a file at once, each with its line, its column and a caret."""
+"""All errors of a file are reported at once, each with its line, its column and a caret."""
 
 import pickle
 import re
@@ -16,7 +16,7 @@ from lakeproof.errors import UsageError
 
 EVENTS = (Path(__file__).parents[4] / "contracts" / "events.yaml").read_text()
 
-# What is changed, into what, the word that is wrong and the message: none of them has to do with another.
+# The old text, the new text, the wrong word, and the message; the errors are independent of each other.
 MISTAKES = [
     ("version: 1.1.0", "version: [1]", "[1]", "version: expected a string, got a list."),
     ("status: active", "stauts: active", "stauts", "unknown key 'stauts'."),
@@ -50,7 +50,7 @@ def refusal(text: str) -> RefusedError:
 
 
 def underlined(excerpt: str) -> str:
-    """The part of an excerpt that has carets below it."""
+    """Return the part of an excerpt that is above the carets."""
     line, carets = excerpt.splitlines()
     start = carets.index("^")
     return line[start : start + carets.count("^")]
@@ -65,7 +65,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         assert underlined(excerpt) == word
         assert hint
     assert error.message == f"{error.problems[0][0]} (1 of {len(MISTAKES)} errors)"
-    assert str(error).count("Error: ") == len(MISTAKES) - 1  # the first one has it from the command
+    assert str(error).count("Error: ") == len(MISTAKES) - 1  # the command adds it to the first one
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 

@@ -1,4 +1,4 @@
-"""The retention of a contract: what it may say, and where it points at a mistake."""
+"""The retention of a contract: valid options, and positions of errors."""
 
 from datetime import timedelta
 

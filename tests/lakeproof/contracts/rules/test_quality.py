@@ -1,4 +1,4 @@
-"""Rules of a contract: what is taken, and that nothing else is."""
+"""Rules of a contract: valid rules are accepted, and all others rejected."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ FIELDS = (
 )
 
 REFUSED = {
-    # It does not parse.
+    # Does not parse.
     "": "it is empty",
     "  ": "it is empty",
     "i >": "syntax error at '>'",
@@ -40,7 +40,7 @@ REFUSED = {
     "`i` > 1": "syntax error",
     "i > 1_000": "syntax error",
     "i > 0x1F": "syntax error",
-    # It reaches outside.
+    # Accesses data outside the record.
     "SELECT 1": "it has a SELECT",
     "i IN (SELECT 1)": "it has a SELECT",
     "EXISTS (SELECT 1)": "it has a SELECT",
@@ -61,7 +61,7 @@ REFUSED = {
     "i = ?": "is not supported",
     "i = @x": "is not supported",
     "i = $1": "unknown field $1",
-    # It differs between engines, moments or sessions.
+    # Differs between engines, times or sessions.
     "at < CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP() is not supported",
     "day < CURRENT_DATE": "CURRENT_DATE is not supported",
     "at < now()": "unknown function now",
@@ -111,7 +111,7 @@ REFUSED = {
     "b IN (b AND b)": "compares a condition",
     "f > 1": "engines compare float differently",
     "f = f": "engines compare float differently",
-    # Comments, which engines may take for hints.
+    # Comments, which engines may interpret as hints.
     "i > 1 -- b": "it has a comment",
     "i > /* b */ 1": "it has a comment",
     "/*+ b */ i > 1": "it has a comment",

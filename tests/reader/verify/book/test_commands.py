@@ -1,4 +1,4 @@
-"""The commands about proofs, as the page about them shows them."""
+"""The commands for proofs, as shown on their page."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_a_follower_that_is_stopped_within_a_proof_leaves_nothing(lake: BookLake
     with subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        # Once DuckDB is loaded, the program has its answer to the signal, and a proof begins.
+        # Once DuckDB is loaded, the program has its signal handler, and a proof starts.
         maps = Path(f"/proc/{process.pid}/maps")
         while "duckdb" not in maps.read_text():
             assert process.poll() is None

@@ -1,4 +1,4 @@
-"""``verify --new`` reads what came since the last clean proof, and finds each fault in new and in old data."""
+"""``verify --new`` reads the data since the last clean proof, and finds each fault in new and in old data."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ TABLES = (BRONZE, DEAD_LETTERS, LEDGER, KEPT)
 
 
 class BookLake(SilverLake):
-    """A lake whose micro-batches 0 to 3 were proven; micro-batch 4 came since then."""
+    """A lake with proven micro-batches 0 to 3, and a new micro-batch 4."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -37,7 +37,7 @@ class BookLake(SilverLake):
         self.take(4, NEW)
 
     def take(self, number: int, content: bytes) -> None:
-        """Land a file, and take it through all layers."""
+        """Land a file, and process it in all layers."""
         self.land({f"{number}.json": content})
         self.consume(micro_batch=number)
         self.decide(0 if number == 3 else number, number + 1)
@@ -70,7 +70,7 @@ def made(folder: Path) -> BookLake:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is appending."""
+    """Do not wait for appends."""
     monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0)
 
 
@@ -81,7 +81,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> BookLake:
 
 @pytest.fixture
 def lake(shared: BookLake, monkeypatch: pytest.MonkeyPatch) -> Iterator[BookLake]:
-    """The lake as it was after its first proof, which each proof continues: no other one is written into the book."""
+    """The lake after its first proof, which each proof continues: no other proof is recorded in the book."""
     monkeypatch.setattr(book.proofs, "record", lambda *_: 2)
     before = shared.snapshots()
     landed = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in local_path(shared.root).iterdir()}
@@ -93,7 +93,7 @@ def lake(shared: BookLake, monkeypatch: pytest.MonkeyPatch) -> Iterator[BookLake
 
 
 def read(found: Verification) -> dict[str, tuple[int, int]]:
-    """Data files of each table, and how many of them were read."""
+    """Return the number of data files of each table, and how many were read."""
     (result,) = found.of("proof")
     return {each["table"]: (each["files"], each["files_read"]) for each in result.facts["tables"]}
 
@@ -105,7 +105,7 @@ def why_all(found: Verification) -> str | None:
 
 
 def told(found: Verification) -> str:
-    """All that is wrong."""
+    """Return all faults and problems as text."""
     results = [result for results in found.results.values() for result in results]
     faults = [f"{each.place} {each.what} {each.details}" for result in results for each in result.faults]
     return "\n".join([*faults, *(problem for result in results for problem in result.problems)])
@@ -161,11 +161,11 @@ def test_proofs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = lake.proven()
     assert (told(found), verdicts(found)) == ("", {"kept": 1, "duplicates": 2, "conflicts": 1, "late": 1})
 
-    # A value that is changed in place: storage says that the file is as it was, so --new does not read it.
+    # A value changed in place: storage reports the same file, so --new does not read it.
     (path,) = [path for path in lake.data_files(BRONZE) if b"older" in path.read_bytes()]
     content, before = path.read_bytes(), path.stat()
     path.write_bytes(content.replace(b"older", b"oldes", 1))
-    assert "bronze.events other rows than were proven" in told(lake.proven())  # it has another time
+    assert "bronze.events other rows than were proven" in told(lake.proven())  # its modification time has changed
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert lake.proven().clean
     by_all = told(lake.proven(Kind.ALL))
@@ -206,7 +206,7 @@ Change = Callable[[list[Row]], list[Row] | None]
 
 
 def of(number: int, rows: list[Row]) -> Row:
-    """The first row of a micro-batch."""
+    """Return the first row of a micro-batch."""
     return next(row for row in rows if row.get("_micro_batch_id", row.get("micro_batch_id")) == number)
 
 
@@ -268,7 +268,7 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
         content = lake.storage.read(lake.uri(name))
         lake.overwrite(name, content.replace(b"page_view", b"page_vieW"))
         assert f"{name} changed" in told(lake.proven())
-        lake.overwrite(name, content)  # a restored copy has another time, and the same bytes
+        lake.overwrite(name, content)  # a restored copy has another time, but the same bytes
     assert told(lake.proven()) == ""
     whole, content = lake.proven().landed.facts, lake.storage.read(lake.uri("1.json"))
     lake.overwrite("0.json", b" ")
@@ -276,7 +276,7 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
     lake.land({"again.json": content})
     found = lake.proven()
     lake.remove("again.json")
-    # Those that were proven and are gone are counted: there are many after years.
+    # Proven files that are gone are only counted: after years, there are many.
     assert [f"{each.place} {each.what}" for each in found.landed.findings] == ["0.json changed", "again.json pending"]
     facts = found.landed.facts
     assert facts["counts"] == whole["counts"] | {
@@ -308,7 +308,7 @@ def test_a_source_that_is_taken_again_is_found(lake: BookLake) -> None:
 
 
 def test_rows_beyond_the_ledger_are_not_proven_yet(lake: BookLake) -> None:
-    """A micro-batch that is being appended: its files are read again when it is complete."""
+    """A micro-batch during its append: its files are read again when it is complete."""
     row = lake.rows(BRONZE)[0]
     lake.append(BRONZE, row | {"_micro_batch_id": 5, "_source": "5.json", "_position": 0})
     found = lake.proven()

@@ -1,4 +1,4 @@
-"""Verify knows what was rescued from what is wrong, and bounds what was discarded by the ledger."""
+"""Verify distinguishes rescued values from wrong ones, and limits discarded values by the ledger."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ Verify = Callable[..., tuple[int, dict[str, list[str]]]]
 @pytest.fixture
 def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
     def run(lake: Lake, *more: str) -> tuple[int, dict[str, list[str]]]:
-        """The exit code, and what is said of each source with which something is wrong."""
+        """Return the exit code, and the messages about each source with errors."""
         arguments = ["verify", "events", "--format", "json", "--values", *more]
         environment = reader_environment(lake.settings)
         done = CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)

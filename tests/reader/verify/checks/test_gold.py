@@ -1,4 +1,4 @@
-"""Gold in the tables of a lake: markers, what it lacks, what others did to it, and what verify prints of it."""
+"""Gold in the tables of a lake: markers, missing data, changes by others, and the output of verify."""
 
 import json
 import re
@@ -48,13 +48,13 @@ measures:
   newest: max(event_timestamp)
 """
 FINAL = ACTIVITY + "publish: final\n"
-# Silver keeps an event that is almost as old as the horizon, which then passes its window.
+# Silver keeps an event almost as old as the horizon, which then passes its window.
 OLD = datetime(2025, 12, 25, 10, tzinfo=UTC)
 CLOSING = [
     batch(("x", "2026-01-01T10:00:00Z", "a")),
     batch(("old", "2025-12-25T10:30:00Z", "a")),
     batch(("y", "2026-01-01T11:30:00Z", "a")),
-    # An event of the future moves the horizon only up to the time when it was ingested: noon.
+    # An event in the future moves the horizon only up to its ingestion time: noon.
     batch(("z", "2026-01-01T11:59:59Z", "a"), ("future", "2026-02-01T00:00:00Z", "a")),
 ]
 
@@ -73,15 +73,15 @@ def window(start: datetime, events: int, user: str = "a", newest: datetime | Non
 
 
 class GoldLake(SilverLake):
-    """A lake with silver, and tables of gold that a test fills itself."""
+    """A lake with silver, and tables of gold filled by the test."""
 
     def write_product(self, text: str, name: str = "activity") -> Product:
-        """Write the file of a product; return it."""
+        """Write the file of a product; return the product."""
         (self.settings.gold / f"{name}.yaml").write_text(text.replace("name: activity", f"name: {name}"))
         return load_product(self.settings.gold, name, lambda _: self.contract)
 
     def create(self, text: str = ACTIVITY, name: str = "activity") -> Product:
-        """Make the table of a product."""
+        """Create the table of a product."""
         product = self.write_product(text, name)
         self.catalog.create_namespace_if_not_exists("gold")
         self.catalog.create_table(f"gold.{name}", gold_schema(product), properties={PRODUCT: product.digest})
@@ -100,14 +100,14 @@ class GoldLake(SilverLake):
             transaction.set_properties({property_of(f"gold-{name}"): committed})
 
     def verified(self) -> tuple[Result, ...]:
-        """What verify finds in gold."""
+        """Return verify's results for gold."""
         with connect(self.settings) as session:
             found = gold_module.check(Scope(self.settings, session, "events"))
             assert session.fetch("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'verify%'") == []
             return tuple(sorted(found, key=lambda each: each.name))
 
     def problem(self) -> str:
-        """The only thing that is found."""
+        """Return the only problem."""
         (found,) = self.verified()
         assert (found.clean, found.facts["windows"], found.waiting, found.findings) == (False, 0, 0, ())
         (text,) = found.problems
@@ -133,7 +133,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> GoldLake:
 
 @pytest.fixture
 def lake(shared: GoldLake) -> GoldLake:
-    """All of silver is decided, and nothing of gold is filled. A test must not change silver."""
+    """All of silver is decided, and gold is empty. A test must not change silver."""
     for name in shared.catalog.list_tables("gold"):
         shared.catalog.drop_table(name)
     for path in shared.settings.gold.iterdir():
@@ -143,7 +143,7 @@ def lake(shared: GoldLake) -> GoldLake:
 
 @pytest.fixture
 def own_lake(tmp_path: Path) -> GoldLake:
-    """The same, of the test alone."""
+    """A lake of the same content for one test."""
     return lake_in(tmp_path)
 
 
@@ -180,10 +180,10 @@ def test_a_table_that_does_not_exist_is_not_filled_yet_or_was_lost(own_lake: Gol
     )
     assert own_lake.verified() == (replace(not_filled, problems=(lost,)),)
     own_lake.edit(KEPT, lambda _: [])
-    assert own_lake.verified() == ()  # there is nothing to be filled with
+    assert own_lake.verified() == ()  # silver is empty, so nothing is missing
     own_lake.catalog.drop_table(KEPT)
     assert own_lake.verified() == (result_of("activity", exists=False, problems=(lost,)),)
-    own_lake.edit(BRONZE, lambda _: [])  # the consumer may have ended before it created any of them
+    own_lake.edit(BRONZE, lambda _: [])  # the consumer may have ended before it created any table
     assert own_lake.verified() == ()
 
 
@@ -351,7 +351,7 @@ def test_a_table_that_is_being_rebuilt_is_left_alone(lake: GoldLake) -> None:
 def test_a_table_of_something_else_is_left_alone(lake: GoldLake) -> None:
     lake.create()
     (lake.settings.gold / "activity.yaml").unlink()
-    assert lake.verified() == ()  # it has no marker: nobody knows what it is for
+    assert lake.verified() == ()  # without a marker, its purpose is unknown
 
 
 def test_a_product_that_is_broken(lake: GoldLake) -> None:
@@ -363,7 +363,7 @@ def test_a_product_that_is_broken(lake: GoldLake) -> None:
 
 @pytest.fixture
 def closing(tmp_path: Path) -> GoldLake:
-    """Silver in which the horizon passes a window."""
+    """A silver whose horizon passes a window."""
     lake = GoldLake(settings_in(tmp_path), CLOSING)
     lake.decide(0, 3)
     lake.create(FINAL)
@@ -412,7 +412,7 @@ Verify = Callable[[GoldLake], tuple[int, dict[str, Any]]]
 @pytest.fixture
 def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
     def run(lake: GoldLake) -> tuple[int, dict[str, Any]]:
-        """The exit code, and the report."""
+        """Return the exit code and the report."""
         environment = reader_environment(lake.settings) | {"LAKE_GOLD": str(lake.settings.gold)}
         done = CliRunner().invoke(app, ["verify", "--format", "json"], env=environment, catch_exceptions=False)
         report = json.loads(done.stdout)

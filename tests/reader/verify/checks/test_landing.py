@@ -1,4 +1,4 @@
-"""Verify finds each fault that is planted, says what it is, and says nothing of what is right."""
+"""Verify finds and names each planted fault, and reports nothing else."""
 
 import gzip
 import json
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Status of each source that is not ok, by the name of the file."""
+        """Return the status of each source that is not ok, by file name."""
         return {found["source"].rsplit("/", 1)[-1]: found["status"] for found in self.stream["sources"]}
 
     def details(self, name: str) -> str:
@@ -108,7 +108,7 @@ def test_a_clean_lake(lake: Lake, verify: Verify, reader: Run) -> None:
 
 
 def plant(source: str, position: int, **changes: Any) -> Callable[[Lake], None]:
-    """A row more in bronze."""
+    """Add a row to bronze."""
 
     def fault(lake: Lake) -> None:
         row = lake.rows(BRONZE)[0] | {"_source": source, "_position": position} | changes
@@ -118,7 +118,7 @@ def plant(source: str, position: int, **changes: Any) -> Callable[[Lake], None]:
 
 
 def bury(source: str, position: int) -> Callable[[Lake], None]:
-    """A dead letter more."""
+    """Add a dead letter."""
 
     def fault(lake: Lake) -> None:
         lake.append(DEAD_LETTERS, lake.rows(DEAD_LETTERS)[0] | {"_source": source, "_position": position})
@@ -127,7 +127,7 @@ def bury(source: str, position: int) -> Callable[[Lake], None]:
 
 
 def drop(table: str, source: str, position: int) -> Callable[[Lake], None]:
-    """A row less."""
+    """Remove a row."""
 
     def fault(lake: Lake) -> None:
         place = (source, position)
@@ -137,7 +137,7 @@ def drop(table: str, source: str, position: int) -> Callable[[Lake], None]:
 
 
 def in_bronze_instead(lake: Lake) -> None:
-    """A dead letter as a row of bronze: the set is whole, but the books are not."""
+    """Turn a dead letter into a row of bronze: the set of units is complete, but the ledger is wrong."""
     drop(DEAD_LETTERS, "a.json", 1)(lake)
     plant("a.json", 1)(lake)
 
@@ -151,7 +151,7 @@ def alter_raw(lake: Lake) -> None:
 
 
 def book(source: str, **changes: Any) -> Callable[[Lake], None]:
-    """A ledger row that says something else."""
+    """Change a row of the ledger."""
 
     def fault(lake: Lake) -> None:
         def change(rows: list[Row]) -> None:
@@ -164,7 +164,7 @@ def book(source: str, **changes: Any) -> Callable[[Lake], None]:
 
 
 def forget(source: str) -> Callable[[Lake], None]:
-    """A ledger row less."""
+    """Remove a row of the ledger."""
     return lambda lake: lake.edit(LEDGER, lambda rows: [row for row in rows if row["source"] != source])
 
 
@@ -173,7 +173,7 @@ def book_twice(lake: Lake) -> None:
 
 
 def split_garbage(lake: Lake) -> None:
-    """What a splitter makes of it that stops behind the array."""
+    """Write the result of a splitter that stops after the array."""
     lake.land({"g.json": array(event(20), event(21))})
     lake.consume()
     lake.overwrite("g.json", array(event(20), event(21)) + b" garbage")
@@ -188,7 +188,7 @@ def split_garbage_of_one(lake: Lake) -> None:
 
 
 def refresh(lake: Lake, name: str) -> None:
-    """Let the ledger say that what lies there is what was read."""
+    """Make the ledger say that the current file is the one that was read."""
     file = lake.zone.stat(name)
     assert file is not None
     book(name, size=file.size, etag=file.etag)(lake)
@@ -203,7 +203,7 @@ def touch_everything_lost(lake: Lake) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Lake], None], str, str, str]] = {
-    # fault: the source that is off, what it is, what the details say
+    # fault: the source with the fault, its status, and a pattern of the details
     "a row planted, at a position that is taken": (plant("b.json", 1), "b.json", "doubled", "has 3 units; .*: 1 .at 1"),
     "a row planted, behind the last unit": (plant("b.json", 3), "b.json", "doubled", "1 .at 3"),
     "a row planted, at a negative position": (plant("b.json", -1), "b.json", "doubled", "1 .at -1"),
@@ -355,7 +355,7 @@ def test_what_the_consumer_makes_of_many_mutated_batches_is_ok(lake: Lake, verif
 
 
 def test_a_running_micro_batch_is_waited_for(lake: Lake, verify: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that the ledger does not have yet are looked at again, while they are young."""
+    """Rows that are not in the ledger yet are checked again while they are young."""
     plant("b.json", 0, _source="new.json", _ingested_at=datetime.now(UTC))(lake)
     lake.land({"new.json": array(event(30))})
     booked = next(row for row in lake.rows(LEDGER) if row["source"] == "b.json")
@@ -503,11 +503,11 @@ def test_what_is_too_large_is_one_unit_and_its_bytes_are_not_asked_for(
         ("good.json", 1): "unknown_field",
     }
     assert [row["raw"] is None for row in letters.values()].count(False) == 1
-    for limit in ("1000000", "1000"):  # other limits today are no reason to doubt what was judged before
+    for limit in ("1000000", "1000"):  # today's limits cast no doubt on earlier verdicts
         monkeypatch.setenv("LAKE_MAX_UNPACKED_BYTES", limit)
         monkeypatch.setenv("LAKE_MAX_RECORD_BYTES", limit)
         assert verify(made).sources == {}
     monkeypatch.setenv("LAKE_MAX_UNPACKED_BYTES", "3000")
-    # A dead letter of a small unit must have its bytes, whatever it says of itself.
+    # A dead letter of a small unit must have its bytes, whatever its row says.
     made.edit(DEAD_LETTERS, lambda rows: [row | {"raw": None} for row in rows])
     assert verify(made).sources == {"good.json": "changed"}

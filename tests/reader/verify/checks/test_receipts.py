@@ -1,4 +1,4 @@
-"""Receipts against tables that are filled by hand: each outcome, and what is wrong."""
+"""Receipts checked against tables filled by hand: each outcome, and each fault."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ CONFLICTS, LATE, LEDGER = "silver.clickstream_conflicts", "silver.clickstream_la
 
 
 def row(offset: int, number: int, headers: list[dict[str, Any]] | None = None, **changes: Any) -> dict[str, Any]:
-    """A row of bronze, of the only partition."""
+    """Return a row of bronze, in the only partition."""
     told = {header["key"]: header["value"] for header in headers or ()}
     identity = correlation_id(
         told.get("client"), told.get("idempotency-key"), told.get("idempotency-index"), b"%d" % number
@@ -64,7 +64,7 @@ def letter(offset: int, code: str = "missing_field") -> dict[str, Any]:
 
 
 class Lake:
-    """A lake of a clickstream whose tables have what a test puts there."""
+    """A lake of a clickstream with tables filled by the test."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -77,7 +77,7 @@ class Lake:
         return self
 
     def with_silver(self, end: int) -> "Lake":
-        """Give it silver that has decided all micro-batches before `end`."""
+        """Add a silver that has decided all micro-batches before `end`."""
         ensure_silver_tables(self.catalog, self.contract, silver_tables("clickstream"))
         marker = Committed(Marker("", end - 1, self.contract.digest, "0", str(end), contents=""), 0, 1)
         with self.catalog.load_table(KEPT).transaction() as transaction:
@@ -92,7 +92,7 @@ class Lake:
         table.append(pa.Table.from_pylist(own, schema=schema))
 
     def consumed(self, end: int) -> None:
-        """Book all offsets before `end`."""
+        """Record all offsets before `end` in the ledger."""
         self.append(LEDGER, {"source": source_name(TOPIC, 0, 0), "etag": str(end), "units": 0, "_ingested_at": NOON})
 
     def check(self, tmp_path: Path, *offsets: int, topic: str = TOPIC) -> Result:

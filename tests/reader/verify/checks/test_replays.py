@@ -1,4 +1,4 @@
-"""Verify knows replays of dead letters: it says nothing of right ones, and finds each fault that is planted."""
+"""Verify accepts correct replays of dead letters, and finds each planted fault."""
 
 import json
 import re
@@ -45,7 +45,7 @@ OPEN = array(event(9), event(10))[:-1]
 
 @dataclass(frozen=True)
 class World:
-    """A lake with replays, from files or from a topic: what its batches are called, and how verify is asked."""
+    """A lake with replays, from files or a topic: the names of its batches, and the environment of verify."""
 
     tables: Replayer
     names: dict[str, str]  # the `_source` of each batch
@@ -85,7 +85,7 @@ class World:
 
 
 def replay_all(world: World) -> World:
-    """Four replays: of all; of a batch, to salvage it; with a transform; of all again, as often as may be."""
+    """Make four replays: of all; of a batch, with salvage; with a transform; of all again, up to the attempt limit."""
     tables = world.tables
     tables.replay()
     tables.replay(world.of("cut"), salvage=True)
@@ -98,7 +98,7 @@ def replay_all(world: World) -> World:
 
 
 def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureRequest) -> World:
-    """Batches that landed, before any replay."""
+    """Land batches, without any replay."""
     environment = request.getfixturevalue("reader_environment")
     batches = {"a": A, "cut": CUT, "open": OPEN}
     if source == "files":
@@ -190,12 +190,12 @@ def test_replays_of_what_was_proven_are_proven(landed: World) -> None:
     assert (report["proof"]["kind"], report["proof"]["since"], report["proof"]["findings"]) == ("new", 1, [])
     counts = {name: report["replays"][name] for name in ("replays", "attempts", "parked", "closed")}
     assert counts == {name: everything["replays"][name] for name in counts}
-    # More replays of what was replayed before the last proof.
+    # More replays of dead letters that were replayed before the last proof.
     world.tables.replay(most=9)
     report = world.verify("--new")
     assert (report["sources"], report["problems"], report["replays"]["findings"]) == ([], [], [])
     assert (report["proof"]["kind"], report["proof"]["findings"]) == ("new", [])
-    world.drop(TABLES.bronze, world.of("a", 1))  # an old row, in a file that has new ones, too
+    world.drop(TABLES.bronze, world.of("a", 1))  # an old row, in a file that also has new ones
     found = world.verify("--new")
     assert "other rows than were proven" in [each["finding"] for each in found["proof"]["findings"]]
 

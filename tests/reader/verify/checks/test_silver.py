@@ -1,4 +1,4 @@
-"""Silver in the tables of a lake: markers, what is in progress, what waits, and what verify and summary print of it."""
+"""Silver in the tables of a lake: markers, micro-batches in progress or waiting, and output of verify and summary."""
 
 import json
 import re
@@ -39,7 +39,7 @@ Verify = Callable[[Lake], tuple[int, dict[str, Any]]]
 @pytest.fixture
 def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
     def run(lake: Lake) -> tuple[int, dict[str, Any]]:
-        """The exit code, and what is said of silver."""
+        """Return the exit code, and the report on silver."""
         environment = reader_environment(lake.settings)
         done = CliRunner().invoke(app, ["verify", "--format", "json"], env=environment, catch_exceptions=False)
         report = json.loads(done.stdout)
@@ -70,7 +70,7 @@ def test_nothing_is_said_where_no_silver_is_declared(lake_settings: Settings, tm
 
 
 def without_key(settings: Settings, folder: Path) -> Settings:
-    """A lake whose contract has no primary key, and so declares no silver."""
+    """Return settings of a lake whose contract has no primary key, and so no silver."""
     text = CONTRACT.read_text()
     (folder / "events.yaml").write_text(re.sub(r"(?m)^ +(primaryKey.*|- property: silver.*\n +value.*)\n", "", text))
     return changed(settings, LAKE_CONTRACTS=folder)

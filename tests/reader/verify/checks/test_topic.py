@@ -1,4 +1,4 @@
-"""What a marker says that the tables have of a partition, and whether the ranges of the ledger say the same."""
+"""The offsets of a partition in a marker, and whether the ranges in the ledger agree."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Each kind of fault in a table of gold is found, and nothing is said of a table as the model makes it."""
+"""Each kind of fault in a table of gold is found, and nothing is reported for a table filled by the model."""
 
 import random
 from collections import Counter
@@ -66,7 +66,7 @@ def session() -> Iterator[Session]:
 
 
 class Lake:
-    """Silver, and a table of gold as the model makes it.
+    """Silver, and a table of gold filled by the model.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class Lake:
     spec
         The product.
     orders
-        What silver has; those without a micro-batch are in micro-batch 0.
+        Rows of silver; those without a micro-batch are in micro-batch 0.
     end
-        The micro-batch of silver up to which gold has it.
+        The micro-batch of silver up to which gold is filled.
     horizon
-        That of the product, if its windows are final.
+        Horizon of the product, if its windows are final.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Lake:
         connection.unregister("written")
 
     def verify(self, rows: list[Row] | None = None) -> dict[str, Finding]:
-        """What is found if the table has these rows; by kind."""
+        """Return the findings for a table with these rows, by kind."""
         schema = gold_schema(self.product).as_arrow()
         self._write(TABLE, schema, self.rows if rows is None else rows)
         found = Findings()
@@ -123,7 +123,7 @@ ORDERS_OF_A_DAY = [
     order(NOON + HOUR, "a", "-4.00", count=None, ratio=None),
     order(None, "a", "5.00"),
     order(EPOCH - MICROSECOND, "old", "6.00", ratio=-0.0),
-    order(NOON, "a", "7.00", _micro_batch_id=1),  # gold does not have it yet
+    order(NOON, "a", "7.00", _micro_batch_id=1),  # not in gold yet
 ]
 
 
@@ -138,7 +138,7 @@ def test_a_table_as_the_model_makes_it(lake: Lake) -> None:
 
 
 def other(value: Any) -> Any:
-    """Another value of the same type, as near as there is one."""
+    """Return another value of the same type, as close as possible."""
     match value:
         case None:
             return 0
@@ -357,7 +357,7 @@ orders = st.builds(
 def test_verify_finds_exactly_the_tables_that_differ_from_the_model(
     session: Session, spec: Spec, slice_rows: int, data: st.DataObject
 ) -> None:
-    """Whatever silver has, and however often something is done to a row of gold."""
+    """For any silver, and any number of changes to rows of gold."""
     found = data.draw(st.lists(orders, max_size=12))
     horizon = data.draw(moments) if spec.final else None
     lake = Lake(session, spec, found, data.draw(st.integers(0, 4)), horizon)
@@ -370,7 +370,7 @@ def test_verify_finds_exactly_the_tables_that_differ_from_the_model(
 
 
 def damaged(chance: random.Random, rows: list[Row]) -> list[Row]:
-    """Rows of gold after a few changes; some of them may undo each other."""
+    """Return rows of gold after a few changes, some of which may cancel out."""
     rows = [dict(row) for row in rows]
     for _ in range(chance.randint(0, 3)):
         if not rows:
@@ -393,7 +393,7 @@ def damaged(chance: random.Random, rows: list[Row]) -> list[Row]:
 
 
 def values(row: Row) -> tuple[Any, ...]:
-    """What a row has; of doubles, the sign of a zero counts."""
+    """Return a row's values; for doubles, the sign of a zero counts."""
     return tuple(str(value) if isinstance(value, float) else value for value in row.values())
 
 

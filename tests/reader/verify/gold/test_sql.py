@@ -1,4 +1,4 @@
-"""Measures in DuckDB's SQL: the same as the definition of the aggregates says, and so the same as in Spark."""
+"""Measures in DuckDB's SQL equal the definition of the aggregates, and so the results in Spark."""
 
 from datetime import UTC, date, datetime
 from decimal import localcontext
@@ -25,7 +25,7 @@ LARGEST = 2**63 - 1
 
 
 def in_duckdb(measure: Measure, rows: list[dict[str, Any]]) -> Any:
-    """What verify computes, of rows in an order that must not matter."""
+    """Return verify's result for rows, whose order must not matter."""
     DUCKDB.register("rows", pa.table(value_columns(rows, RECORDS), [field.name for field in FIELDS]))
     sql = f"SELECT {aggregate_of(measure, 'x', 'y')} FROM (SELECT {selected(measure)} FROM rows AS _silver)"
     [(found,)] = DUCKDB.execute(sql).fetchall()
@@ -67,10 +67,10 @@ def test_a_measure_has_the_value_that_its_definition_gives(sql: str, rows: list[
         ("count(distinct d * 1e308 - d * 1e308)", "d", [1e10, 1e11, 1.0]),
         ("count(CASE WHEN d * 1e308 > 1e308 THEN 1 END)", "d", [1e10, 1.0]),
         ("max(s)", "s", ["a", "é", "😀", "\uffff"]),
-        ("min_by(s, m)", "s", ["b", None, "a", ""]),  # of those at the same place, the least; null is the greatest
+        ("min_by(s, m)", "s", ["b", None, "a", ""]),  # of values in the same place, the least; null is the greatest
         ("max_by(s, m)", "s", ["a", "b", None]),
         ("max_by(s, m)", "s", [None, None]),
-        ("min_by(s, i)", "s", ["a"]),  # without an order, none
+        ("min_by(s, i)", "s", ["a"]),  # none without an order
         ("min_by(d, d)", "d", [0.0, -0.0, None]),
         ("max_by(m, d * 1e308 - d * 1e308)", "d", [1.0, 1e10]),
         ("min(s)", "s", ["B", "a", "a ", ""]),
@@ -108,13 +108,13 @@ def test_results_at_the_ends_of_types(sql: str, field: str, values: list[Any]) -
     measure = parse_measure("x", sql, FIELDS)
     with localcontext(prec=60):
         expected, found = computed(measure, rows), in_duckdb(measure, rows)
-    assert (str(found).strip("-") if found != found else str(found)) == str(expected)  # the sign of NaN says nothing
+    assert (str(found).strip("-") if found != found else str(found)) == str(expected)  # the sign of NaN is meaningless
     assert type(found) is type(expected)
     assert in_duckdb(measure, rows[::-1]) == found or found != found
 
 
 def test_every_measure_that_is_taken_has_sql() -> None:
-    """Of fields of all types, also where there is no row."""
+    """For fields of all types, also without rows."""
     from tests.lakeproof.gold.test_measures import SMALL
 
     columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _SMALL_TYPES.items())

@@ -1,4 +1,4 @@
-"""The two splitters agree on any bytes: verify's, and the consumer's."""
+"""Verify's splitter and the consumer's agree on any bytes."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ json_values = st.recursive(
     st.one_of(
         st.none(),
         st.integers(),
-        st.floats(),  # also those that JSON does not have
+        st.floats(),  # including those that JSON does not have
         st.text(max_size=5),
         st.sampled_from(['"', "\\", "},{", '\\"},{\\"', "}, {", "]", "[", "[{", "{}"]),
     ),
@@ -47,7 +47,7 @@ pieces = st.lists(
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """Arrays, objects and lines of them, sound or with a few bytes replaced; or anything."""
+    """Generate arrays, objects and lines of objects, valid or with a few bytes replaced; or any bytes."""
     values = draw(st.one_of(records, st.lists(json_values, max_size=6)))
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", ":")]))
     as_text = [json.dumps(value, ensure_ascii=draw(st.booleans()), separators=separators) for value in values]
@@ -68,7 +68,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def expected(content: bytes) -> Units:
-    """What the consumer's splitter makes of it."""
+    """Return the result of the consumer's splitter."""
     found = split(content)
     if isinstance(found, Refused):
         return Units(1, whole=True, picked={0: content})
@@ -156,7 +156,7 @@ def test_positions_that_are_not_there_are_not_picked() -> None:
     ],
     ids=range(10),
 )
-@pytest.mark.timeout(120)  # what is quadratic takes hours
+@pytest.mark.timeout(120)  # anything quadratic takes hours
 def test_time_grows_with_the_input_only(content: bytes, units: int) -> None:
     assert find_units(content).count == units
 

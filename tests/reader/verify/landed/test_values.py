@@ -1,4 +1,4 @@
-"""What a JSON token is as a column's value: verify's reading agrees with the consumer's, and not with another value."""
+"""The value of a JSON token in a column: verify agrees with the consumer, and disagrees with any other value."""
 
 import json
 from decimal import Decimal
@@ -55,7 +55,7 @@ def differences(record: bytes, row: pa.Table) -> list[str]:
 
 
 def judged(record: bytes) -> pa.Table:
-    """The record's row as the consumer makes it, without its position."""
+    """Return the consumer's row for a record, without its position."""
     [judged] = JUDGE.judge(record)
     assert len(judged.good) == 1, judged.bad.reasons
     return pa.Table.from_batches([judged.good.values])

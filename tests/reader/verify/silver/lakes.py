@@ -38,7 +38,7 @@ LANDED = [
 
 
 class SilverLake(Lake):
-    """A lake of a few micro-batches, of which silver has some."""
+    """A lake with a few micro-batches, some of which are in silver."""
 
     def __init__(self, settings: Settings, landed: Sequence[bytes] = LANDED) -> None:
         super().__init__(settings)
@@ -48,7 +48,7 @@ class SilverLake(Lake):
             self.consume(micro_batch=number)
 
     def decide(self, start: int, end: int, names: tuple[str, ...] = TABLES) -> None:
-        """Append what the consumer appends of a range of micro-batches."""
+        """Append the consumer's rows of silver for a range of micro-batches."""
         bronze = [row for row in self.rows(BRONZE) if row["_micro_batch_id"] < end]
         found = decided(bronze, self.contract.silver.horizon if self.contract.silver else None)
         for name in names:

@@ -1,4 +1,4 @@
-"""Silver tables as the plain model fills them from rows of bronze, and a DuckDB session that has them in memory."""
+"""Silver tables filled by the plain model from rows of bronze, and a DuckDB session with them in memory."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ Tables = dict[str, list[Row]]
 
 
 def event(place: tuple[int, str, int], key: str, days: float = 0, content: str = "a", **changes: Any) -> Row:
-    """A row of bronze, by its micro-batch, source and position; its event is so many days after noon."""
+    """Return a row of bronze by micro-batch, source and position; its event is a number of days after noon."""
     micro_batch, source, position = place
     return {
         "user_id": content,
@@ -44,7 +44,7 @@ def event(place: tuple[int, str, int], key: str, days: float = 0, content: str =
 
 
 def decided(bronze: list[Row], horizon: timedelta | None) -> Tables:
-    """All tables, silver filled by the model."""
+    """Return all tables, with silver filled by the model."""
     rows = [
         ModelRow(
             row["_micro_batch_id"],
@@ -102,7 +102,7 @@ def arrow_schemas(contract: Contract) -> dict[str, pa.Schema]:
 
 
 def in_memory(connection: duckdb.DuckDBPyConnection, contract: Contract, tables: Mapping[str, list[Row]]) -> Session:
-    """Write tables into DuckDB's own database, where they have the names that they have in the catalog."""
+    """Write tables to DuckDB's own database, under the same names as in the catalog."""
     connection.execute("SET TimeZone = 'UTC'")
     for schema in ("bronze", "silver", "ledger"):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")

@@ -1,4 +1,4 @@
-"""Silver as the plain model fills it is clean, and nothing that is changed about it goes unnoticed."""
+"""Silver filled by the plain model is clean, and every change to it is found."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ WEEK = timedelta(days=7)
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_slices() -> Iterator[None]:
-    """So small that a few rows are several."""
+    """Make slices so small that a few rows need several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verdicts, "_SLICE_ROWS", 8)
         patch.setattr(verdicts, "_CHUNK_ROWS", 3)

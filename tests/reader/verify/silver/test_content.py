@@ -1,4 +1,4 @@
-"""What counts as the same content and the same key, for values of every type."""
+"""Equality of content and keys, for values of every type."""
 
 import math
 from collections.abc import Iterator
@@ -198,7 +198,7 @@ def test_what_was_rescued_is_compared_where_all_tables_have_it(connection: duckd
 
 
 def verify(connection: duckdb.DuckDBPyConnection, contract: Contract, tables: Tables) -> Result:
-    """Verify tables but for the ledger."""
+    """Verify all tables except for the ledger."""
     session = in_memory(connection, contract, tables)
     found = compare_silver(session, contract, 10, Findings())
     ledger = silver_tables(contract.stream).ledger
