@@ -43,7 +43,7 @@ def test_answers_are_as_described_and_what_is_accepted_is_in_the_topic(
             accepted.append((json.loads(answer.request.body), answer.json()["receipts"]))
 
     call()
-    assert len(accepted) > 10 if mode is GenerationMode.POSITIVE else statuses >= {400, 422}
+    assert accepted if mode is GenerationMode.POSITIVE else statuses >= {400, 422}
     landed = at(messages(kafka.bootstrap_servers, collector.settings["LAKE_COLLECTOR_TOPIC"]))
     places = [[(each["partition"], each["offset"]) for each in receipts] for _, receipts in accepted]
     for (sent, _), found in zip(accepted, places, strict=True):
