@@ -93,7 +93,6 @@ def run(options: Options) -> Report:
             Lines(name, "seconds", name, [float(each) for each in at], {name: values})
             for name, values in figures.items()
         ],
-        raw=samples,
     )
 
 
