@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from tests.collector.running import Collector, at, event, messages
-from tests.selection import examples
+from tests.selection import ALL, examples
 from tests.servers import KafkaServer
 
 # Some generated posts exceed Hypothesis's limits on size or time.
@@ -43,7 +43,8 @@ def test_answers_are_as_described_and_what_is_accepted_is_in_the_topic(
             accepted.append((json.loads(answer.request.body), answer.json()["receipts"]))
 
     call()
-    assert accepted if mode is GenerationMode.POSITIVE else statuses >= {400, 422}
+    # With few examples, it depends on the seed how many are posts.
+    assert len(accepted) > (10 if ALL else 0) if mode is GenerationMode.POSITIVE else statuses >= {400, 422}
     landed = at(messages(kafka.bootstrap_servers, collector.settings["LAKE_COLLECTOR_TOPIC"]))
     places = [[(each["partition"], each["offset"]) for each in receipts] for _, receipts in accepted]
     for (sent, _), found in zip(accepted, places, strict=True):
