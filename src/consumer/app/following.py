@@ -65,7 +65,7 @@ class Following:
         return self._taking
 
     def failure(self) -> Exception | None:
-        """Return the error that ended the query; None if there is none."""
+        """Return the error that ended the query; None without an error."""
         return self._error
 
     def drain(self) -> None:

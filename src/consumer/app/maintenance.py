@@ -155,7 +155,7 @@ class Interruptible:
         return self._following.has_ended
 
     def failure(self) -> Exception | None:
-        """Return the error that ended the query; None if there is none."""
+        """Return the error that ended the query; None without an error."""
         return self._following.failure()
 
     def drain(self) -> None:

@@ -19,7 +19,7 @@ class Running(Protocol):
         """Whether the query is in a micro-batch that is worth waiting for."""
 
     def failure(self) -> Exception | None:
-        """Return the error that ended the query; None if there is none."""
+        """Return the error that ended the query; None without an error."""
 
     def drain(self) -> None:
         """Wait until the query has processed all available data; raise its error if it failed."""

@@ -97,7 +97,7 @@ class Layer(Computing[WorkT]):
 
     @abstractmethod
     def next(self, spark: SparkSession) -> WorkT | None:
-        """Find the next work; None if there is none."""
+        """Find the next work; None if everything is done."""
 
     def close(self) -> None:
         """Release resources other than the tables."""

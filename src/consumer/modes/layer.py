@@ -107,7 +107,7 @@ class ModeLayer(Layer[Plan]):
             self._known = None
 
     def next(self, spark: SparkSession) -> Plan | None:
-        """Return an interrupted micro-batch, or one with new messages; None if there is none, or Kafka is away."""
+        """Return an interrupted micro-batch, or one with new messages; None without new messages or brokers."""
         try:
             plan = self._resumed.plan or self._begin(spark.sparkContext.defaultParallelism)
         except UnavailableError as error:

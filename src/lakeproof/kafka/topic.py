@@ -78,7 +78,7 @@ class Topic:
         return sum(max(extent.end - at.next(number), 0) for number, extent in self.extents(partitions).items())
 
     def waiting_since(self, at: Offsets, partitions: Iterable[int]) -> datetime | None:
-        """Return the time of the oldest message after a position; None if there is none, or if brokers are slow."""
+        """Return the time of the oldest message after a position; None without a message, or if brokers are slow."""
         from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
 
         extents = self.extents(partitions)

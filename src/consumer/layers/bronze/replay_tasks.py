@@ -223,7 +223,7 @@ class _Work:
         return [index for index, outcome in enumerate(outcomes) if outcome is ReplayOutcome.CLOSED]
 
     def _bytes(self, letters: _Letters, index: int, outcome: _Outcome) -> bytes | None:
-        """Return the bytes of a letter to judge; None if there are none, with the reason in `outcome`."""
+        """Return the bytes of a letter to judge; None without bytes, with the reason in `outcome`."""
         raw = letters.raws[index]
         if self._task.is_repeated:
             known: bytes | None = letters.rows.column(TRANSFORMED)[index].as_py()

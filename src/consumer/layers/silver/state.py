@@ -43,7 +43,7 @@ class Silver:
         return None if self.oldest is None or self.horizon is None else self.oldest + self.horizon
 
     def position(self) -> IndexPosition | None:
-        """Return the position of the newest commit; None if there is none."""
+        """Return the position of the newest commit; None before the first commit."""
         newest = self.table.newest()
         if newest is None:
             return None

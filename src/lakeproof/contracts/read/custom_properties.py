@@ -86,7 +86,7 @@ def check_names(document: Any, problems: Problems) -> None:
 
 
 def _meant(name: str) -> str | None:
-    """Return our property that a name equals or nearly equals; None if there is none."""
+    """Return our property that a name equals or nearly equals; None without a match."""
     if any(mark in name for mark in ".:/"):
         return None
     plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")

@@ -350,7 +350,7 @@ class Book:
             read_hashes(self._session, table, snapshot, some, fields, column)
 
     def _table_then(self, table: "Table", name: str) -> Mapping[str, Any] | None:
-        """Return the book's entry for a table; None if there is none, or if it is of another table with this name."""
+        """Return the book's entry for a table; None without one, or if another table has its name."""
         then: Mapping[str, Any] | None = self._base.reached["tables"].get(name) if self._base else None
         return then if then and then["id"] == str(table.metadata.table_uuid) else None
 
