@@ -123,6 +123,7 @@ def test_the_demo_in_an_empty_folder(run: Run, tmp_path: Path, request: pytest.F
     with urllib.request.urlopen(address, timeout=60) as answer:
         assert "bronze.events" in answer.read().decode()
     assert "Stopped." in run("lakeproof demo stop", lake, **jars)
+    run("consumer run events --available-now", lake, **jars)  # files that landed as the demo stopped
     assert "Clean: each landed unit is in exactly one table, once." in run("reader verify events", lake, **jars)
     assert "Removed lake." in run("lakeproof demo clean", lake, **jars)
     files = {str(path.relative_to(lake)) for path in lake.rglob("*") if path.is_file()}

@@ -19,7 +19,9 @@ FAULTS = ["--corruption-chance", "0.03", "--duplicate-chance", "0.05", "--invali
 
 def main(picture: Path) -> None:
     """Fill the lake in a temporary folder, and draw its page."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "shop"
+        folder.mkdir()
         names = {
             "LAKE_CONTRACTS": ROOT / "contracts",
             "LAKE_GOLD": ROOT / "gold",
@@ -45,7 +47,7 @@ def main(picture: Path) -> None:
                 f"{begin:%Y-%m-%dT%H:%M:%SZ}",
             ]
             run("producer", "events", *pace, *FAULTS, "0.35" if hour >= 6 else "0.03")
-            new = sorted(set(Path(folder).glob("lake/landing/events/**/*.json")) - landed)
+            new = sorted(set(folder.glob("lake/landing/events/**/*.json")) - landed)
             for number, file in enumerate(new):
                 os.utime(file, ((begin + timedelta(minutes=7 * number)).timestamp(),) * 2)
             landed |= set(new)
@@ -55,7 +57,7 @@ def main(picture: Path) -> None:
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page = chromium.new_page(viewport={"width": 1080, "height": 1250})
-            page.goto((Path(folder) / "page.html").as_uri())
+            page.goto((folder / "page.html").as_uri())
             page.screenshot(path=picture)
             chromium.close()
 
