@@ -217,7 +217,7 @@ def _public(value: object) -> str | None:
 class _InHome(_Concern):
     """Settings with defaults below the folder LAKE_HOME."""
 
-    home: _Folder = Field(Path("target/lake"), alias="LAKE_HOME", description="the folder of the embedded default")
+    home: _Folder = Field(Path("target/lake"), alias="LAKE_HOME", description="folder of the embedded lake")
 
 
 class LandingSettings(_InHome, title="Landing zone"):
@@ -226,7 +226,7 @@ class LandingSettings(_InHome, title="Landing zone"):
     uri: Annotated[str, _checked(lambda text: as_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("landing"),
         alias="LAKE_LANDING",
-        description="landing zone, a folder for each stream below it",
+        description="landing zone, with a folder for each stream",
     )
     source: str | None = None
     """Address of the files of a stream, from `consumer run --source`; no variable sets it."""
@@ -234,29 +234,28 @@ class LandingSettings(_InHome, title="Landing zone"):
         "earliest",
         alias="LAKE_STARTING_FILES",
         description="where the first run of a stream of files begins: earliest, latest, or a time "
-        "(2026-11-22T06:00:00Z); files that were last modified before are not read",
+        "(2026-11-22T06:00:00Z); files that were last modified earlier are not read",
     )
     notification_topic: Annotated[str, _checked(topic_name)] | None = Field(
         None,
         alias="LAKE_NOTIFICATION_TOPIC",
-        description="Kafka topic with the events of buckets, by which new files are found without a listing; none: "
-        "listings find them",
+        description="Kafka topic with bucket events that name new files; none: new files are found by listing",
     )
     settle_seconds: float = Field(
         1.0, ge=0, alias="LAKE_SETTLE_SECONDS", description="how long a local file is left alone before it is read"
     )
     sweep_seconds: float = Field(
-        300.0, gt=0, alias="LAKE_SWEEP_SECONDS", description="time between two looks at the whole landing zone"
+        300.0, gt=0, alias="LAKE_SWEEP_SECONDS", description="time between two listings of the whole landing zone"
     )
     max_files_per_micro_batch: int = Field(
-        10_000, ge=1, alias="LAKE_MAX_FILES_PER_MICRO_BATCH", description="files that one micro-batch takes at most"
+        10_000, ge=1, alias="LAKE_MAX_FILES_PER_MICRO_BATCH", description="maximum number of files in one micro-batch"
     )
     max_bytes_per_micro_batch: int | None = Field(
         None,
         ge=1,
         alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
-        description="bytes of files that one micro-batch takes at most, or one file; none: 512 MiB, and on more than "
-        "16 cores 32 MiB for each",
+        description="maximum bytes of files in one micro-batch, which has at least one file; none: 512 MiB, or "
+        "32 MiB per core on more than 16 cores",
     )
 
 
@@ -270,8 +269,7 @@ class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_
     )
     topic: str | None = Field(
         None,
-        description="topic of a stream; if it is not set, the name of the stream, or LAKE_COLLECTOR_TOPIC for the "
-        "clickstream",
+        description="topic of a stream; none: the name of the stream, or LAKE_COLLECTOR_TOPIC for the clickstream",
     )
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest",
@@ -279,10 +277,10 @@ class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_
         'offsets by partition ({"0": 42}). Later runs resume from the tables',
     )
     max_offsets_per_micro_batch: int = Field(
-        500_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions"
+        500_000, ge=1, description="maximum number of offsets in one micro-batch, of all partitions"
     )
     timeout_seconds: float = Field(
-        120.0, gt=0, description="how long a running consumer waits for brokers that do not respond"
+        120.0, gt=0, description="how long a running consumer waits for unresponsive brokers"
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
@@ -309,39 +307,39 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
     uri: str = Field(
         default_factory=_in_home("catalog.db"),
         alias="LAKE_CATALOG_URI",
-        description="the catalog's database, sqlite:///… or postgresql://…, or the REST catalog's http://…",
+        description="database of the catalog, sqlite:///… or postgresql://…, or http://… of the REST catalog",
     )
     warehouse: _Location = Field(
         default_factory=_in_home("warehouse"),
         alias="LAKE_WAREHOUSE",
-        description="where Iceberg keeps data and metadata; with a REST catalog, which of its warehouses",
+        description="where Iceberg stores data and metadata; with a REST catalog, the name of one of its warehouses",
     )
     token: SecretStr | None = Field(None, alias="LAKE_CATALOG_TOKEN", description="bearer token for a REST catalog")
     credential: SecretStr | None = Field(
         None,
         alias="LAKE_CATALOG_CREDENTIAL",
-        description="CLIENT_ID:SECRET for a REST catalog, with which tokens are requested (OAuth2)",
+        description="CLIENT_ID:SECRET for requesting tokens for a REST catalog (OAuth2)",
     )
     sigv4: str | None = Field(
         None,
         pattern="^[a-z0-9-]+$",
         alias="LAKE_CATALOG_SIGV4",
-        description="service of AWS for which requests to a REST catalog are signed, glue or s3tables, with the keys "
-        "and the region for S3; none: they are not signed",
+        description="AWS service, glue or s3tables, for which requests to a REST catalog are signed with the keys "
+        "and the region for S3; none: requests are not signed",
     )
     oauth2_uri: Annotated[str, _checked(_web)] | None = Field(
         None,
         alias="LAKE_CATALOG_OAUTH2_URI",
-        description="where tokens are requested; none: at v1/oauth/tokens of the REST catalog",
+        description="token endpoint; none: v1/oauth/tokens of the REST catalog",
     )
     scope: str | None = Field(
-        None, alias="LAKE_CATALOG_SCOPE", description="scope of the tokens that are requested; none: catalog"
+        None, alias="LAKE_CATALOG_SCOPE", description="scope of the requested tokens; none: catalog"
     )
     token_exchange: bool = Field(
         True,
         alias="LAKE_CATALOG_TOKEN_EXCHANGE",
-        description="whether Spark exchanges a token for the next one (RFC 8693); false: it requests one with the "
-        "credential, for servers that do not exchange tokens",
+        description="whether Spark exchanges a token for the next one (RFC 8693); false: it requests a new token "
+        "with the credential, for servers without token exchange",
     )
 
     @field_validator("uri", mode="before")
@@ -396,7 +394,7 @@ class StateSettings(_InHome, title="State"):
     database: _Database = Field(
         default_factory=_in_home("landing-log.db"),
         alias="LAKE_LANDING_LOG_URI",
-        description="database of discovered files: sqlite:///… or postgresql://…",
+        description="database of the landing log and other state: sqlite:///… or postgresql://…",
     )
     checkpoints: Annotated[str, _checked(lambda text: as_plain_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("checkpoints"),
@@ -412,19 +410,20 @@ class SilverSettings(_InHome, title="Silver"):
         500_000,
         ge=1,
         alias="LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH",
-        description="rows of bronze that one silver micro-batch decides at most, or one of bronze's micro-batches",
+        description="maximum number of bronze rows in one silver micro-batch, or one micro-batch of bronze if it is "
+        "larger",
     )
     driver_rows: int = Field(
         500_000,
         ge=0,
         alias="LAKE_SILVER_DRIVER_ROWS",
-        description="rows of a silver micro-batch that the driver decides at most; tasks decide larger ones, with the "
-        "strategy `merge`",
+        description="maximum number of rows in a silver micro-batch that the driver decides; with the strategy "
+        "`merge`, tasks decide larger ones",
     )
     index: _Folder = Field(
         default_factory=_in_home("silver-index"),
         alias="LAKE_SILVER_INDEX",
-        description="local folder of the key indexes of the strategy `state`",
+        description="local folder of the key indexes for the strategy `state`",
     )
 
 
@@ -435,16 +434,14 @@ class Limits(_Concern, title="Limits"):
         1024**3,
         ge=1,
         alias="LAKE_MAX_UNPACKED_BYTES",
-        description="bytes of a batch, unpacked, that are read at most; a larger one is one dead letter, "
-        "without its bytes",
+        description="maximum bytes of a batch, unpacked; a larger batch is one dead letter, without its bytes",
     )
     record_bytes: int = Field(
         64 * 1024**2,
         ge=1,
         le=1024**3,
         alias="LAKE_MAX_RECORD_BYTES",
-        description="bytes of one record that are read or kept at most; a larger one is a dead letter "
-        "without its bytes",
+        description="maximum bytes of a record; a larger record is a dead letter without its bytes",
     )
 
 
@@ -455,27 +452,27 @@ class MaintenanceSettings(_Concern, title="Maintenance", alias_generator=_with_p
         15.0,
         gt=0,
         le=_LONGEST_HOURS * 60,
-        description="time between two maintenances beside a stream, with `consumer run --maintain`",
+        description="time between two maintenances while a stream runs, with `consumer run --maintain`",
     )
     keep_hours: float = Field(
         1.0,
         gt=0,
         le=_LONGEST_HOURS,
-        description="how long a snapshot is kept that is no longer the newest of its table",
+        description="age at which snapshots expire, except the newest of each table",
     )
     orphan_hours: float = Field(
         72.0,
         ge=24,
         le=_LONGEST_HOURS,
-        description="age from which on files are removed that no snapshot needs, at least a day",
+        description="age at which files that no snapshot needs are removed, at least a day",
     )
-    file_mib: int = Field(128, ge=1, le=4096, description="size that data files are compacted to, in MiB")
+    file_mib: int = Field(128, ge=1, le=4096, description="target size of compacted data files, in MiB")
     compact: bool = Field(True, description="whether data files are compacted")
     after_commits: int = Field(
-        1_000, ge=1, description="beside a stream, maintain a table at once after so many commits to it"
+        1_000, ge=1, description="number of commits to a table after which it is maintained at once while a stream runs"
     )
-    after_files: int = Field(500, ge=1, description="the same after so many small data files")
-    after_mib: int = Field(1024, ge=1, description="the same after so many MiB in small data files")
+    after_files: int = Field(500, ge=1, description="the same for a number of small data files")
+    after_mib: int = Field(1024, ge=1, description="the same for MiB in small data files")
 
 
 class ErasureSettings(_Concern, title="Erasure"):
@@ -487,7 +484,7 @@ class ErasureSettings(_Concern, title="Erasure"):
         None,
         min_length=16,
         alias="LAKE_ERASURE_KEY",
-        description="secret with which the conditions of erasures are hashed: keep it, to ask later what was erased",
+        description="secret for hashing the conditions of erasures: keep it, to check later what was erased",
     )
 
 
@@ -504,16 +501,16 @@ class MonitorSettings(_Concern, title="Monitoring"):
         ge=1,
         le=3600,
         alias="LAKE_METRICS_SECONDS",
-        description="time between two looks at tables, landing zone and topics for metrics, at least ten times what "
-        "a look takes",
+        description="time between two measurements of tables, landing zone and topics, at least ten times the "
+        "duration of one",
     )
     lineage: bool = Field(
         False,
         alias="LAKE_LINEAGE",
-        description="whether `consumer run` sends OpenLineage events; where to, OPENLINEAGE_URL or openlineage.yml say",
+        description="whether `consumer run` sends OpenLineage events, to OPENLINEAGE_URL or as openlineage.yml says",
     )
     lineage_seconds: float = Field(
-        60.0, ge=1, le=86_400, alias="LAKE_LINEAGE_SECONDS", description="time between two events of a query that runs"
+        60.0, ge=1, le=86_400, alias="LAKE_LINEAGE_SECONDS", description="time between two events of a running query"
     )
     lineage_namespace: str = Field(
         "lakeproof",
@@ -540,35 +537,35 @@ class SparkSettings(_Concern, title="Spark"):
     jars: _Folder = Field(
         default_factory=_cached_jars,
         alias="LAKE_JARS",
-        description="folder of the jars that Spark starts with; `lakeproof setup` fills it",
+        description="folder of Spark's jars; `lakeproof setup` fills it",
     )
     without: Annotated[str, _checked(_shortcuts)] | None = Field(
         None,
         alias="LAKE_SPARK_WITHOUT",
-        description=f"shortcuts of Spark's start to leave out: some of {', '.join(_SHORTCUTS)}, or all",
+        description=f"shortcuts of Spark's start to disable: some of {', '.join(_SHORTCUTS)}, or all",
     )
     python: str | None = Field(
         None,
         min_length=1,
         alias="LAKE_SPARK_PYTHON",
-        description="Python of the executors of a cluster, a path on their machines; none: the same path as the "
+        description="Python of the executors on a cluster, a path on their machines; none: the same path as the "
         "driver's, or python3.11 with LAKE_SPARK_ENVIRONMENT, if that is the driver's version",
     )
     environment: _Location | None = Field(
         None,
         alias="LAKE_SPARK_ENVIRONMENT",
-        description="archive of Python packages that is sent to the executors; `lakeproof cluster pack` makes it",
+        description="archive of Python packages for the executors; `lakeproof cluster pack` creates it",
     )
     shared: Annotated[str, _checked(_folders)] | None = Field(
         None,
         alias="LAKE_SPARK_SHARED",
-        description="folders that the driver and all executors see at the same path, separated by commas",
+        description="folders at the same path on the driver and all executors, separated by commas",
     )
     executors: int | None = Field(
         None,
         ge=1,
         alias="LAKE_EXECUTORS",
-        description="executors to ask a cluster for, and to wait for at the start; none: what it gives",
+        description="executors to request from a cluster, and to wait for at the start; none: up to the cluster",
     )
     executor_cores: int | None = Field(
         None, ge=1, alias="LAKE_EXECUTOR_CORES", description="cores of an executor; none: the cluster's default"
@@ -576,12 +573,12 @@ class SparkSettings(_Concern, title="Spark"):
     executor_memory: Annotated[str, _checked(_memory)] = Field(
         "1g",
         alias="LAKE_EXECUTOR_MEMORY",
-        description="heap of an executor; its Python processes, which do the work, are not in it",
+        description="heap of an executor, without its Python processes, which do the work",
     )
     executor_overhead: Annotated[str, _checked(_memory)] | None = Field(
         None,
         alias="LAKE_EXECUTOR_OVERHEAD",
-        description="memory of an executor beside its heap, for its Python processes; none: 1g for each core",
+        description="memory of an executor outside its heap, for its Python processes; none: 1g for each core",
     )
 
     def takes(self, shortcut: str) -> bool:
@@ -612,7 +609,7 @@ class TopicSettings(_Concern, title="Kafka topics", alias_generator=_with_prefix
     )
     retention_hours: float = Field(168.0, gt=0, description="how long a new topic keeps its messages")
     cleanup: Literal["delete", "compact", "compact,delete"] = Field(
-        "delete", description="what becomes of old messages of a new topic; compact keeps the newest of a key"
+        "delete", description="cleanup of old messages in a new topic; compact keeps the newest message of each key"
     )
 
 
@@ -622,7 +619,7 @@ class RegistrySettings(_Concern, title="Schema registry", alias_generator=_with_
     secrets = ("password",)
 
     url: Annotated[str, _checked(_web)] | None = Field(
-        None, description="address of a schema registry, of Confluent's API; none: contracts are not registered"
+        None, description="address of a schema registry with Confluent's API; none: contracts are not registered"
     )
     username: str | None = Field(None, description="user of the registry")
     password: SecretStr | None = Field(None, description="password of the registry's user")
@@ -634,17 +631,17 @@ class SinkSettings(_InHome, title="Sinks"):
     silver_topic: Annotated[str, _checked(_topic_of_streams)] | None = Field(
         None,
         alias="LAKE_SILVER_TOPIC",
-        description="Kafka topic that gets the rows of silver, like silver.{stream}; none: no topic does",
+        description="Kafka topic for the rows of silver, like silver.{stream}; none: they are not sent",
     )
     dead_letter_topic: Annotated[str, _checked(_topic_of_streams)] | None = Field(
         None,
         alias="LAKE_DEAD_LETTER_TOPIC",
-        description="Kafka topic that gets the dead letters, like dead-letters.{stream}; none: no topic does",
+        description="Kafka topic for the dead letters, like dead-letters.{stream}; none: they are not sent",
     )
     files: Annotated[str, _checked(lambda text: as_plain_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("published"),
         alias="LAKE_PUBLISHED",
-        description="where the Parquet files of data products go, a folder for each product",
+        description="place of the Parquet files of data products, with a folder for each product",
     )
 
 
@@ -675,22 +672,20 @@ class CollectorSettings(_Concern, title="Collector", alias_generator=_with_prefi
         10.0, ge=1, le=300, description="how long the collector tries to deliver an event to Kafka"
     )
     ready_seconds: float = Field(
-        5.0, ge=2, description="how long Kafka may acknowledge nothing before the collector refuses posts"
+        5.0, ge=2, description="how long Kafka may acknowledge nothing before the collector rejects posts"
     )
-    body_seconds: float = Field(10.0, gt=0, description="how long a client may take for head or body")
-    max_body_bytes: int = Field(1024**2, ge=2, le=64 * 1024**2, description="bytes of a body as sent")
-    max_unpacked_bytes: int = Field(4 * 1024**2, ge=2, le=64 * 1024**2, description="bytes of a body, unpacked")
-    max_events: int = Field(1000, ge=1, description="events of a post")
+    body_seconds: float = Field(10.0, gt=0, description="how long a client may take to send a head or a body")
+    max_body_bytes: int = Field(1024**2, ge=2, le=64 * 1024**2, description="maximum bytes of a body as sent")
+    max_unpacked_bytes: int = Field(4 * 1024**2, ge=2, le=64 * 1024**2, description="maximum bytes of a body, unpacked")
+    max_events: int = Field(1000, ge=1, description="maximum number of events in a post")
     max_event_bytes: int = Field(
-        512 * 1024, ge=32, le=900_000, description="bytes of an event; Kafka must accept messages of this size"
+        512 * 1024, ge=32, le=900_000, description="maximum bytes of an event; Kafka must accept messages of this size"
     )
-    max_queue_bytes: int = Field(
-        128 * 1024**2, ge=1024**2, description="memory for all posts that are not answered yet"
-    )
-    max_connections: int = Field(12_000, ge=1, description="connections at the same time")
+    max_queue_bytes: int = Field(128 * 1024**2, ge=1024**2, description="memory for all unanswered posts")
+    max_connections: int = Field(12_000, ge=1, description="maximum number of simultaneous connections")
     keys: _Folder | None = Field(None, description="file of API keys; none: no key is required")
     events_per_second: float | None = Field(
-        None, gt=0, description="events that each client may send per second, with API keys; none: no limit"
+        None, gt=0, description="maximum number of events per second from each client, with API keys; none: no limit"
     )
     origins: Annotated[str, _checked(_origins)] | None = Field(
         None, description="origins of pages that may post, separated by commas (https://shop.example), or *"
@@ -706,32 +701,34 @@ class ServeSettings(_Concern, title="Serve", alias_generator=_with_prefix("LAKE_
     port: int = Field(8181, ge=0, le=65535, description="port that `reader serve` listens on; 0: any")
     token: Annotated[SecretStr, _checked(_token)] | None = Field(
         None,
-        description="token that clients of `reader serve` must send; none: it makes one at each start, and prints it",
+        description="token that clients of `reader serve` must send; none: it generates and prints one at each start",
     )
 
 
 class ModeSettings(_InHome):
     """Common settings of the modes on Kafka; each mode has its own variables and settings file."""
 
-    topic: Annotated[str, _checked(topic_name)] = Field("incoming-events", description="topic that is read")
+    topic: Annotated[str, _checked(topic_name)] = Field("incoming-events", description="topic to read")
     starting_offsets: Annotated[str, _checked(_starting_offsets)] = Field(
         "earliest", description="where the first run begins, as in `LAKE_KAFKA_STARTING_OFFSETS`"
     )
-    max_offsets: int = Field(100_000, ge=1, description="offsets that one micro-batch takes at most, of all partitions")
+    max_offsets: int = Field(
+        100_000, ge=1, description="maximum number of offsets in one micro-batch, of all partitions"
+    )
     event_id: str = Field("eventId", min_length=1, description="field with the id of an event")
     event_time: str = Field("eventTime", min_length=1, description="field with the time of an event")
     event_time_format: str | None = Field(
-        None, description="format of these times, as in a contract; if it is not set, ISO 8601 with an offset"
+        None, description="format of these times, as in a contract; none: ISO 8601 with an offset"
     )
     event_time_zone: str | None = Field(None, description="time zone of times without an offset: UTC or an IANA name")
     watermark: str = Field("10 minutes", description="how much older than the newest event an event may be")
     parquet: _Location | None = Field(None, description="sink: a folder of Parquet files")
     kafka: Annotated[str, _checked(topic_name)] | None = Field(None, description="sink: a topic")
     aside_topic: Annotated[str, _checked(topic_name)] | None = Field(
-        None, description="topic of bad and late messages; if it is not set, they go to a folder"
+        None, description="topic of bad and late messages; none: they go to a folder"
     )
     checkpoint: _Location | None = Field(
-        None, description="folder of the checkpoint; if it is not set, a folder of its own below `LAKE_CHECKPOINTS`"
+        None, description="folder of the checkpoint; none: a separate folder below `LAKE_CHECKPOINTS`"
     )
 
 
@@ -747,11 +744,11 @@ class WindowsSettings(ModeSettings, title="Mode windows", alias_generator=_with_
     """The mode `windows`: each event of a topic once, in windows of each user."""
 
     user_id: str = Field(
-        "userId", min_length=1, description="field with the user of an event: each window is of one user"
+        "userId", min_length=1, description="field with the user of an event: each window belongs to one user"
     )
-    amount: str = Field("amount", min_length=1, description="field with the amount of an event: each window sums it")
+    amount: str = Field("amount", min_length=1, description="field with the amount of an event, which each window sums")
     event_type: str = Field(
-        "eventType", min_length=1, description="field with the type of an event: it is checked, and not kept"
+        "eventType", min_length=1, description="field with the type of an event, which is checked but not kept"
     )
     window: str = Field("5 minutes", description="length of a window")
     aside: _Location = Field(
@@ -765,9 +762,9 @@ class S3Settings(_Concern, title="S3", alias_generator=_with_prefix("AWS_")):
     secrets = ("access_key_id", "secret_access_key", "session_token")
 
     endpoint_url: str | None = Field(None, description="S3 endpoint, for MinIO and others")
-    access_key_id: str | None = Field(None, description="name of the S3 key")
-    secret_access_key: SecretStr | None = Field(None, description="the S3 key's secret")
-    session_token: SecretStr | None = Field(None, description="token of an S3 key that is temporary")
+    access_key_id: str | None = Field(None, description="id of the S3 access key")
+    secret_access_key: SecretStr | None = Field(None, description="secret of the S3 access key")
+    session_token: SecretStr | None = Field(None, description="session token of a temporary S3 access key")
     region: str = Field("us-east-1", description="S3 region")
 
 
@@ -775,14 +772,14 @@ class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=
     """How to reach the buckets of streams that land outside of LAKE_LANDING."""
 
     endpoint_url: str | None = Field(
-        None, description="S3 endpoint of a stream that has an address of its own; none: AWS_ENDPOINT_URL"
+        None, description="S3 endpoint of streams with their own address; none: AWS_ENDPOINT_URL"
     )
     access_key_id: str | None = Field(
-        None, description="name of the S3 key for it, which only lists and reads; none: AWS_ACCESS_KEY_ID"
+        None, description="id of the S3 access key for them, which only lists and reads; none: AWS_ACCESS_KEY_ID"
     )
-    secret_access_key: SecretStr | None = Field(None, description="that key's secret")
-    session_token: SecretStr | None = Field(None, description="token of that key, if it is temporary")
-    region: str = Field("", description="S3 region of it; none: AWS_REGION")
+    secret_access_key: SecretStr | None = Field(None, description="secret of that access key")
+    session_token: SecretStr | None = Field(None, description="session token of that access key, if it is temporary")
+    region: str = Field("", description="S3 region for them; none: AWS_REGION")
 
 
 class Settings(_InHome, title="General"):
