@@ -23,6 +23,7 @@ from consumer.iceberg.rewrite import (
     Groups,
     NotEqualError,
     drop_branches,
+    head_of,
     make_branch,
     only_in,
     read_groups,
@@ -112,10 +113,7 @@ def _remove(
             f"DELETE FROM {CATALOG}.{identifier_of(table.name)}.`branch_{branch}` AS row "  # noqa: S608 - our names
             f"WHERE EXISTS (SELECT 1 FROM {view} WHERE {equal})"
         ).collect()
-        table.loaded.refresh()
-        head = table.loaded.snapshot(branch)
-        if head is None:
-            raise CollisionError("another maintenance dropped the branch of this one")
+        head = head_of(table, branch, start.snapshotId())
         if head.snapshotId() == start.snapshotId():
             return None
         old, new = only_in(table, start.snapshotId(), head.snapshotId())

@@ -112,10 +112,7 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
     branch = make_branch(table, snapshot_id)
     try:
         _rewrite(table, branch, options)
-        table.loaded.refresh()
-        head = table.loaded.snapshot(branch)
-        if head is None:
-            raise CollisionError(_DROPPED)
+        head = head_of(table, branch, snapshot_id)
         if head.snapshotId() == snapshot_id:
             return None
         old, new = only_in(table, snapshot_id, head.snapshotId())
@@ -139,6 +136,19 @@ def make_branch(table: OpenTable, snapshot_id: int) -> str:
     branch = f"{BRANCH}-{uuid.uuid4().hex[:12]}"
     _change_branch(table, branch, snapshot_id)
     return branch
+
+
+def head_of(table: OpenTable, branch: str, start_id: int) -> Any:
+    """Return the newest snapshot of a branch made at a snapshot; raise CollisionError if the branch was dropped."""
+    table.loaded.refresh()
+    head = first = table.loaded.snapshot(branch)
+    while first is not None and start_id not in (first.snapshotId(), first.parentId()):
+        parent = first.parentId()
+        first = None if parent is None else table.loaded.snapshot(parent)
+    # A commit to a dropped branch creates it again at the table's newest snapshot, with rows appended meanwhile.
+    if first is None or (head.snapshotId() != start_id and table.descends_from(first.snapshotId())):
+        raise CollisionError(_DROPPED)
+    return head
 
 
 def drop_branches(table: OpenTable, prefix: str = BRANCH) -> None:

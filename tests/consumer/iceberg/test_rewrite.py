@@ -255,6 +255,25 @@ def test_files_that_another_maintainer_has_expired_are_not_swapped_in(
     assert (table.branches(), table.files(), table.rows()) == (["main"], 12, before)
 
 
+def test_a_branch_that_was_dropped_and_created_again_is_not_swapped_in(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another maintainer drops the branch while files are rewritten, and Iceberg's commit creates it again."""
+    rewritten: Rewrite = rewrite._rewrite  # type: ignore[assignment]
+    before = len(table.rows())
+
+    def dropped_meanwhile(opened: OpenTable, branch: str, options: dict[str, str]) -> None:
+        table.insert("100 + id", 4)
+        rewrite.drop_branches(opened)
+        opened.loaded.manageSnapshots().createBranch(branch, table.snapshot()).commit()
+        rewritten(opened, branch, options)
+
+    monkeypatch.setattr(rewrite, "_rewrite", dropped_meanwhile)
+    with pytest.raises(CollisionError, match="dropped the branch"):
+        compact(table.open(), OPTIONS)
+    assert (table.branches(), len(table.rows())) == (["main"], before + 9)
+
+
 def test_a_name_that_needs_quotes_and_a_nested_time(spark: SparkSession) -> None:
     name = f"gold.it's-t{uuid.uuid4().hex}"
     full = f"lake.gold.`{name.removeprefix('gold.')}`"
