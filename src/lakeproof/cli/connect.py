@@ -20,7 +20,11 @@ def connect(
     ] = None,
     served: Annotated[
         bool,
-        typer.Option("--served", help="Through `reader serve`, instead of the lake's own catalog. DuckDB always does."),
+        typer.Option(
+            "--served",
+            help="Connect to `reader serve` instead of the lake's own catalog. DuckDB does so unless that is a REST "
+            "catalog.",
+        ),
     ] = False,
 ) -> None:
     """Print a snippet that reads this lake with another program: Python, SQL, a notebook, or a shell script.
