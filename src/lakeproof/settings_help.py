@@ -61,7 +61,7 @@ def epilog(variables: Iterable[str] | None = None) -> str:
     else:
         known = {setting.variable: setting for setting in settings_in_words()}
         lines = [
-            "Environment variables, or lines of .env; `lakeproof settings --help` tells of all:",
+            "Environment variables, or lines of .env; `lakeproof settings --help` lists all:",
             *(_line(known[name]) for name in variables),
         ]
     return "\n".join(lines)

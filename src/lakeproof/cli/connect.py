@@ -14,18 +14,20 @@ _EXAMPLE = "bronze.events"
 
 
 def connect(
-    client: Annotated[Client, typer.Argument(help="What shall read the lake.", show_default=False)],
+    client: Annotated[Client, typer.Argument(help="Program that reads the lake.", show_default=False)],
     table: Annotated[
         str | None, typer.Option(help="Table that the snippet reads. Default: the first one of bronze.")
     ] = None,
     served: Annotated[
         bool,
-        typer.Option("--served", help="Through `reader serve`, instead of the lake's own catalog. DuckDB always does."),
+        typer.Option(
+            "--served", help="Connect through `reader serve`, as DuckDB always does, not to the catalog itself."
+        ),
     ] = False,
 ) -> None:
-    """Print a snippet that reads this lake with another program: Python, SQL, a notebook, or a shell script.
+    """Print a snippet that reads this lake from another program: Python, SQL, a notebook, or a shell script.
 
-    Passwords and keys are references to environment variables.
+    Passwords and keys appear as references to environment variables.
 
     lakeproof connect pyiceberg > lake.py · lakeproof connect jupyter > lake.ipynb
     """
