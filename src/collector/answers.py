@@ -36,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a post is not accepted."""
+    """Reason why a post was not accepted."""
 
     status: int
     title: str
