@@ -1,4 +1,4 @@
-"""Answers to clients: receipts, or a problem as of RFC 9457."""
+"""Answers to clients: receipts, or a problem as defined in RFC 9457."""
 
 import math
 from http import HTTPStatus
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Where Kafka has an event."""
+    """Place of an event in Kafka."""
 
     topic: str
     partition: int
@@ -15,14 +15,14 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A receipt, or why it is unknown whether Kafka has the event."""
+    """A receipt, or the reason why it is unknown whether Kafka has the event."""
 
     receipt: Receipt | None = None
     error: str | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """Every event of a post is in Kafka: a receipt for each, in the order of the post."""
+    """All events of a post are in Kafka: one receipt per event, in the order of the post."""
 
     receipts: list[Receipt]
 
@@ -36,17 +36,17 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a post is not accepted."""
+    """Reason why a post was not accepted."""
 
     status: int
     title: str
-    detail: str  # what is wrong and what to do next
+    detail: str  # what is wrong and the next step
     faults: list[Fault] = []
     events: list[Outcome] = []  # outcome of each event, in the order of the post, after a partial failure
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
-    """Ends the handling of a post with a problem as its answer."""
+    """End the handling of a post, with a problem as the answer."""
 
     def __init__(
         self,

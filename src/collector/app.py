@@ -42,7 +42,9 @@ def make_app(settings: CollectorSettings, sender: Sender) -> ASGIApp:
 
 def _others(settings: CollectorSettings, sender: Sender, metrics: Metrics) -> FastAPI:
     """Return an application with all routes except for posts, which it only describes."""
-    app = FastAPI(title="Collector", description="Accepts events, and answers when Kafka has them.", redoc_url=None)
+    app = FastAPI(
+        title="Collector", description="Accepts events, and answers when Kafka has stored them.", redoc_url=None
+    )
     description = app.openapi
 
     @app.get("/healthz", summary="Whether the process runs", tags=["operation"])

@@ -10,14 +10,14 @@ from lakeproof.settings import load_settings
 
 app = application(
     "collector",
-    "Accept events by HTTP, and answer when Kafka has them.",
+    "Accept events over HTTP, and answer when Kafka has stored them.",
     ["LAKE_KAFKA_BOOTSTRAP_SERVERS", "LAKE_COLLECTOR_HOST", "LAKE_COLLECTOR_PORT", "LAKE_COLLECTOR_TOPIC"],
 )
 
 
 @app.command("run")
 def run_collector() -> None:
-    """Serve POST /collect until Ctrl-C or SIGTERM, which finish the posts that have begun."""
+    """Serve POST /collect until Ctrl-C or SIGTERM. Posts that have begun are finished first."""
     settings = load_settings()
     # FastAPI takes a second to import.
     from collector.server import run as serve
@@ -27,7 +27,7 @@ def run_collector() -> None:
 
 @app.command()
 def topics() -> None:
-    """Create the topics that do not exist, and print how existing ones differ from the settings. Exits with 1 then."""
+    """Create missing topics, and print how existing topics differ from the settings. Exits with 1 if any differs."""
     settings = load_settings()
     from collector.sender import topics_of
     from lakeproof.kafka.client import client_properties
@@ -41,7 +41,7 @@ def topics() -> None:
 
 @app.command("new-key")
 def new_key(client: Annotated[str, typer.Argument(help="Name of the client.")]) -> None:
-    """Make an API key: print it, and the line for the file of LAKE_COLLECTOR_KEYS."""
+    """Create an API key. Prints the key, and the line for the file of LAKE_COLLECTOR_KEYS."""
     from collector.keys import new_key as make
 
     made = make(client)

@@ -13,11 +13,11 @@ PATH = "/collect"
 _REFUSALS = {
     HTTPStatus.BAD_REQUEST: "The body is not JSON, or cannot be unpacked.",
     HTTPStatus.REQUEST_TIMEOUT: "The body arrived too slowly.",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large, or has too many events or too large ones.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body or an event is too large, or there are too many events.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The type or the encoding of the body is not supported.",
-    HTTPStatus.UNPROCESSABLE_ENTITY: "An event has another shape.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "An event does not have the expected shape.",
     HTTPStatus.TOO_MANY_REQUESTS: "The queue is full, or the client sends too fast.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Kafka does not acknowledge events, or not all of this post.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Kafka does not acknowledge events, or not all events of this post.",
 }
 _REFERENCE = "#/components/schemas/{name}"
 _HEADER_TEXT = {"type": "string", "pattern": "^[ -~]*$"}
@@ -52,7 +52,7 @@ def describe(openapi: dict[str, Any], settings: CollectorSettings) -> dict[str, 
         "description": "The answer is 202 when all in-sync replicas of Kafka have every event. After any other answer, "
         "send the same post again, with the same Idempotency-Key.",
         "parameters": [
-            _header("idempotency-key", "Makes repeated posts recognizable.", {"minLength": 1, "maxLength": 255}),
+            _header("idempotency-key", "Identifies repeated posts.", {"minLength": 1, "maxLength": 255}),
             _header("x-correlation-id", "The id of this post in the log.", {}),
         ],
         "requestBody": {"required": True, "content": {"application/json": {"schema": _events(settings)}}},

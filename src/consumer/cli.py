@@ -63,7 +63,7 @@ def _topic_option(rows: str, setting: str) -> Any:
     """The option of a sink."""
     return typer.Option(
         metavar="TOPIC",
-        help=f"Kafka topic that gets the {rows}. {STREAM} is the name of the stream. Default: {setting}.",
+        help=f"Kafka topic to send the {rows} to. {STREAM} is the name of the stream. Default: {setting}.",
         show_default=False,
     )
 
@@ -73,18 +73,18 @@ def _topic_option(rows: str, setting: str) -> Any:
 def run_streams(
     streams: Annotated[
         list[str],
-        typer.Argument(metavar="STREAM...", help="Names of the streams; or dedupe, or windows.", show_default=False),
+        typer.Argument(metavar="STREAM...", help="Names of streams, or dedupe, or windows.", show_default=False),
     ],
     data_source: Annotated[
         DataSource | None,
-        typer.Option(help="Where the batches are. Default: the landing zone, of the kind of LAKE_LANDING."),
+        typer.Option(help="Where the batches come from. Default: the landing zone, local or s3 as LAKE_LANDING."),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER|URI",
-            help="Where the files of the stream are, if not below LAKE_LANDING, like s3://BUCKET/PREFIX. The first run "
-            "records it. A contract can say it, too.",
+            help="Location of the stream's files, if not below LAKE_LANDING, like s3://BUCKET/PREFIX. The first run "
+            "records it. A contract can set it, too.",
             show_default=False,
         ),
     ] = None,
@@ -92,14 +92,14 @@ def run_streams(
         str | None,
         typer.Option(
             metavar="earliest|latest|TIME",
-            help="Which files the first run begins with: all, those that land from now on, or those last modified at "
-            "this time or later. Default: LAKE_STARTING_FILES.",
+            help="Which files the first run reads: all, those that land from now on, or those last modified at this "
+            "time or later. Default: LAKE_STARTING_FILES.",
             show_default=False,
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(help="Topic, for --data-source kafka. Default: LAKE_KAFKA_TOPIC, or the name of the stream."),
+        typer.Option(help="Topic for --data-source kafka. Default: LAKE_KAFKA_TOPIC, or the name of the stream."),
     ] = None,
     to: Annotated[
         str | None,
@@ -114,8 +114,8 @@ def run_streams(
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Read the messages of the topic from this time on, up to that of --to, then exit: those from before "
-            "the beginning of the stream. What is in the tables is skipped.",
+            help="Read older messages of the topic, from before the beginning of the stream: from this time to that of "
+            "--to. Then exit. Messages that are in the tables are skipped.",
             show_default=False,
         ),
     ] = None,
@@ -127,17 +127,17 @@ def run_streams(
     accept_bad: Annotated[
         bool,
         typer.Option(
-            "--accept-bad", help="Commit what the breaker has paused, once. See `consumer accept`.", show_default=False
+            "--accept-bad", help="Commit the paused micro-batch, once. See `consumer accept`.", show_default=False
         ),
     ] = False,
     maintain: Annotated[
         bool,
-        typer.Option("--maintain", help="Maintain the tables meanwhile. See `consumer maintain`.", show_default=False),
+        typer.Option("--maintain", help="Also maintain the tables. See `consumer maintain`.", show_default=False),
     ] = False,
     trigger: Annotated[str, typer.Option(help="Interval between checks for new files or messages.")] = "1 second",
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings file, for dedupe and windows.", show_default="dedupe.yaml or windows.yaml"),
+        typer.Option(help="Settings file of dedupe or windows.", show_default="dedupe.yaml or windows.yaml"),
     ] = None,
     *,
     fields: Mapping[str, str],
@@ -147,8 +147,8 @@ def run_streams(
     `consumer run dedupe` and `consumer run windows` need no lake: they read a Kafka topic, and write Parquet files and
     topics. See docs/modes.md.
 
-    On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits. If the breaker of a
-    contract pauses a stream, the exit code is 5.
+    On Ctrl-C or SIGTERM, the consumer finishes and commits the current micro-batch, then exits. The exit code is 5 if
+    the breaker of a contract has paused a stream.
     """
     try:
         with asked_to_end():
@@ -200,7 +200,7 @@ def replay_dead_letters(
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Only dead letters that meet this condition, in the SQL of DuckDB: "
+            help="Only dead letters that meet this condition, in DuckDB's SQL: "
             "\"list_contains(codes, 'wrong_type') AND _source LIKE '2026/11/%'\". "
             f"The columns are {', '.join(COLUMNS)}.",
             show_default=False,
@@ -208,36 +208,34 @@ def replay_dead_letters(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="The first N of them only, in the order in which they came."),
+        typer.Option(metavar="N", min=1, help="Only the first N of them, in the order of arrival."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, by reason, with examples. Nothing is changed.")
+        bool, typer.Option("--dry-run", help="Show what would happen, by reason, with examples. Nothing is changed.")
     ] = False,
     max_attempts: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Park a dead letter that has failed N times.")
+        int, typer.Option(metavar="N", min=1, help="Park a dead letter after N failed attempts.")
     ] = 3,
     parked: Annotated[bool, typer.Option("--parked", help="Replay parked dead letters, too.")] = False,
     salvage: Annotated[
         bool,
-        typer.Option(
-            "--salvage", help="Take the complete records of a batch or gzip file that was cut short. The rest stays."
-        ),
+        typer.Option("--salvage", help="Take the complete records of a truncated batch or gzip file. The rest stays."),
     ] = False,
     transform: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Correct the bytes first: a .py file with a function transform(raw: bytes, letter: dict) -> bytes, "
-            "or a .sql file with an expression over raw.",
+            help="Correct the bytes first, with a .py file that has a function transform(raw: bytes, letter: dict) -> "
+            "bytes, or with a .sql file that has an expression over raw.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Judge the open dead letters of STREAM again, by the contract of today, and append those that pass to bronze.
+    """Judge the open dead letters of STREAM again, by the current contract, and append valid records to bronze.
 
-    A record keeps its place: its _source and _position are those with which it landed. Silver and gold are filled like
-    in a run. One that fails again stays a dead letter, and dead_letters.STREAM_attempts says why. Stop the consumer of
-    the stream first. If the command is interrupted, run it again.
+    A record keeps the _source and _position with which it landed. Silver and gold are filled as in a run. A record that
+    fails again stays a dead letter, and dead_letters.STREAM_attempts says why. Stop the consumer of the stream first.
+    If the command is interrupted, run it again.
     """
     settings = load_settings()
     asked = asked_to_run(settings, [stream], None)
@@ -259,15 +257,15 @@ def replay_dead_letters(
 def maintain_tables(
     streams: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STREAM...]", help="Streams whose tables are maintained. Default: all tables."),
+        typer.Argument(metavar="[STREAM...]", help="Maintain the tables of these streams. Default: all tables."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Nothing is changed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compact small data files, expire old snapshots, and remove orphan files, while consumers run.
 
-    A compaction is published only after its rows were read and found equal to those before it. The settings
-    LAKE_MAINTENANCE_… say what is kept. If the command is interrupted, run it again.
+    A compaction is published only after all of its rows were read and proven equal to those before. The settings
+    LAKE_MAINTENANCE_… define what is kept. If the command is interrupted, run it again.
     """
     settings = load_settings()
     _check(settings)
@@ -295,27 +293,27 @@ def erase_person(
             show_default=False,
         ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed. Nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed. Nothing is changed.")] = False,
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the certificate, as JSON, to a file.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate.")] = False,
     keep_landed: Annotated[
-        bool, typer.Option("--keep-landed", help="Leave landed files to retention; the erasure is not complete then.")
+        bool, typer.Option("--keep-landed", help="Keep landed files until retention. The erasure is then incomplete.")
     ] = False,
     in_source: Annotated[
         bool,
         typer.Option(
             "--in-source",
-            help="Remove files from an address of the stream's own, too: of --source, or of its contract.",
+            help="Also remove files from the stream's own address, set by --source or by its contract.",
         ),
     ] = False,
 ) -> None:
-    """Remove what belongs to a person from all tables, landed files and snapshots of STREAM.
+    """Remove the data of a person from all tables, landed files and snapshots of STREAM.
 
-    Stop the consumer of the stream first. Silver and gold are filled again, as if the person had never landed. `reader
-    verify` then counts the units as erased. The exit code is 6 if something keeps the erasure from being complete; the
-    command names it. Run it again then, and if it was interrupted.
+    Stop the consumer of the stream first. Silver and gold are filled again, as if the data had never landed. `reader
+    verify` then counts the units as erased. The exit code is 6 if the erasure is incomplete; the command says why. In
+    that case, or if the command was interrupted, run it again.
     """
     settings = load_settings()
     asked = asked_to_run(settings, [stream], None)
@@ -346,7 +344,7 @@ def retain_landed_files(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only what is older than this, like 30d or '12 hours'.",
+            help="Remove only what is older than this, like 30d or '12 hours'.",
             show_default="retention of the contract",
         ),
     ] = None,
@@ -354,8 +352,8 @@ def retain_landed_files(
         list[Removable] | None,
         typer.Option(
             "--of",
-            help="Remove only this; repeat it for several. dead_letters are those that a replay has closed.",
-            show_default="landed with --older-than, otherwise all of the contract",
+            help="Remove only this; can be repeated. dead_letters: those that a replay has closed.",
+            show_default="landed with --older-than, otherwise everything in the contract's retention",
         ),
     ] = None,
     archive: Annotated[
@@ -368,17 +366,17 @@ def retain_landed_files(
         bool,
         typer.Option(
             "--in-source",
-            help="Remove files from an address of the stream's own, too: of --source, or of its contract.",
+            help="Also remove files from the stream's own address, set by --source or by its contract.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Nothing is changed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Remove or archive landed files that the tables of STREAM hold in full, while consumers run.
+    """Remove or archive old landed files of STREAM after all of their records are in the tables, while consumers run.
 
-    A file stays if the ledger does not have it yet, if it is not what was read, if ledger and tables differ, or if a
-    replay of a dead letter would read it. With --of, rows go: dead letters that a replay has closed, conflicts, late
-    rows. `reader verify` then counts what is gone as expired. If the command is interrupted, run it again.
+    A file stays if it is not in the ledger yet, if it was overwritten, if ledger and tables differ, or if a replay of a
+    dead letter needs it. With --of, the command removes rows: dead letters that a replay has closed, conflicts, late
+    rows. `reader verify` then counts removed files and rows as expired. If the command is interrupted, run it again.
     """
     settings = load_settings()
     age = read_option(older_than) if older_than is not None else None
@@ -405,8 +403,8 @@ def retain_landed_files(
 def reset_stream(stream: StreamArgument) -> None:
     """Remove the checkpoint of STREAM, so that the next run resumes from the position in its tables.
 
-    Use this if the checkpoint, landing log or tables were restored from different points in time. Nothing is read
-    twice: the tables record which files were read. The next run reads the files that are in no table.
+    Use this if checkpoint, landing log and tables were restored from different points in time. Nothing is read twice:
+    the tables record which files were read. The next run reads the files that are in no table.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
@@ -425,8 +423,8 @@ def give_up_files(
     """List the files or messages that disappeared before they were read. With --yes, give them up.
 
     The consumer waits for a missing file, because its disk may not be mounted. A file that was given up becomes a dead
-    letter with the reason `absent`, unless it is back by then. Of messages that a topic's retention removed, each range
-    of offsets becomes such a dead letter, and the stream resumes behind it.
+    letter with the reason `absent`, unless it is back by then. If a topic's retention has removed messages, each range
+    of offsets becomes such a dead letter, and the stream resumes after it.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
@@ -452,10 +450,11 @@ def give_up_files(
 
 @app.command("accept")
 def accept_paused(stream: StreamArgument) -> None:
-    """Let the next run commit what the breaker of STREAM has paused, once: the bad units become dead letters.
+    """Let the next run commit the micro-batch that the breaker of STREAM has paused, once.
 
-    A stream is paused, with exit code 5, if its contract says so and too many units are bad. Nothing of the micro-batch
-    was committed. Instead of accepting it, you can correct the contract, apply it, and run the stream again.
+    Its bad units become dead letters. A stream is paused, with exit code 5, if too many units are bad and its contract
+    says `pause`. Nothing of the micro-batch was committed. Instead of accepting it, you can correct the contract, apply
+    it, and run the stream again.
     """
     settings = load_settings()
     load_contract(settings.contracts, stream)
@@ -475,15 +474,16 @@ def show_status(
         typer.Argument(metavar="[STREAM...]", help="Streams or modes. Default: all that have tables or have run."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the output until Ctrl-C.")] = False,
     every: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.1, help="Time between two looks, with --watch. Default: 2.")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.1, help="With --watch: seconds between updates. Default: 2."),
     ] = None,
 ) -> None:
     """Show every query: whether it runs, how far it is behind, rows per second, last commit and watermark.
 
-    The exit code is 0 if all run, 1 if one failed, 3 if the lake cannot be reached, 5 if none failed and a breaker has
-    paused one, and 4 if one is only stopped.
+    Exit codes: 0 all queries run, 1 a query failed, 3 the lake cannot be reached, 4 a query is stopped, 5 a breaker has
+    paused a query. 1 takes precedence over 5, and 5 over 4.
     """
     settings = load_settings()
     for stream in streams or ():
@@ -511,10 +511,10 @@ def resend_table(
         str, typer.Argument(help="silver.STREAM, dead_letters.STREAM or gold.PRODUCT", show_default=False)
     ],
 ) -> None:
-    """Let the topics that show TABLE get all of its rows again.
+    """Send all rows of TABLE to its topics again, in the next run.
 
-    Use this if a table was restored from an older copy than its topic shows. The messages that a topic has stay, and
-    repeated ones have the same lakeproof-id. The next run sends them.
+    Use this if a table was restored from an older copy than its topic shows. Messages in the topic stay, and repeated
+    ones have the same lakeproof-id.
     """
     settings = load_settings()
     from consumer.app.repair import resend
@@ -524,14 +524,14 @@ def resend_table(
 
 @app.command("rebuild")
 def rebuild_layer(
-    layer: Annotated[Rebuildable, typer.Argument(help="The layer.", show_default=False)],
+    layer: Annotated[Rebuildable, typer.Argument(help="Layer to fill again.", show_default=False)],
     name: Annotated[str, typer.Argument(help="Name of the stream; for gold, of the data product.", show_default=False)],
 ) -> None:
-    """Fill a layer again from the one before it, and replace its tables once that is done.
+    """Fill a layer again from the layer before it, then replace its tables.
 
     For silver, use this after a change of the primary key, the event time or the horizon in the contract. For gold, use
-    it after a change of the keys, windows or measures of the product, and after silver was rebuilt. Readers see the old
-    tables until it is done. If it is interrupted, run it again.
+    it after a change of the keys, windows or measures of the product, and after a rebuild of silver. Readers see the
+    old tables until the new ones are complete. If the command is interrupted, run it again.
     """
     settings = load_settings()
     asked = asked_to_rebuild(settings, LayerName(layer), name)
@@ -545,7 +545,7 @@ def rebuild_layer(
 def archive() -> None:
     """Archive the JVM classes that a run loads, so that later starts take about half the time.
 
-    `lakeproof setup` does this. The archive only works with the same Java and the same jars; otherwise it is ignored.
+    `lakeproof setup` does this. The archive only works with the same Java and the same jars. Otherwise it is ignored.
     """
     settings = load_settings()
     from consumer.app.archive import archive_classes

@@ -25,7 +25,7 @@ _ENDLESS_PAUSE = 1.0
 
 app = application(
     "producer",
-    "Generate batches of records, with the faults that real producers have, and land them.",
+    "Generate batches of records with the faults of real producers, and land them.",
     ["LAKE_HOME", "LAKE_LANDING", "LAKE_CONTRACTS", "AWS_ENDPOINT_URL", "LAKE_KAFKA_BOOTSTRAP_SERVERS"],
 )
 
@@ -40,8 +40,8 @@ def events(
 ) -> None:
     """Generate events of users: page views and purchases.
 
-    A batch is a file below dt=…/hh=…/. It appears as a whole or not at all, and never replaces another file.
-    On Kafka, each event is a message with the event_id as its key, and a truncated batch is one message.
+    A batch is a file below dt=…/hh=…/. It appears as a whole or not at all, and never replaces another file. On Kafka,
+    each event is a message with the event_id as its key, and a truncated batch is one message.
 
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
@@ -63,7 +63,7 @@ def clickstream(
     """Generate the clickstream of visitors who browse a shop: sessions with referrers, searches, products, a cart.
 
     With --data-sink http, a batch is a post to the collector, which is repeated until it is accepted. A truncated batch
-    is refused, and the report does not count it. On Kafka and in files, events are as those of `producer events`.
+    is refused, and the report does not count it. Messages and files have the form of those of `producer events`.
 
     On Ctrl-C or SIGTERM, the producer finishes the current batch, writes the report and exits.
     """
@@ -88,7 +88,7 @@ def sensors(
     max_delay_seconds: Annotated[
         float,
         pace(
-            "How long before its batch a reading is made at most. Readings come out of order.",
+            "Maximum age of a reading when its batch is made. Readings arrive out of order.",
             min=0,
             max=86_400,
             metavar="S",
@@ -99,7 +99,7 @@ def sensors(
 ) -> None:
     """Generate readings of devices: a frequency with drift and noise, and anomalies.
 
-    Batches and signals are as of events. On Kafka, each reading is a message with the device as its key.
+    Batches and signals work as in `producer events`. On Kafka, each reading is a message with the device as its key.
     """
     settings = load_settings()
     kind, place = _choose(options, "sensors", settings)

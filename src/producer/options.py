@@ -63,7 +63,7 @@ Style = Annotated[
 class RunOptions:
     """Options of all commands."""
 
-    data_sink: Annotated[SinkKind | None, where("Where to write batches. Default: what matches the target.")] = None
+    data_sink: Annotated[SinkKind | None, where("Where to write batches. Default: derived from the target.")] = None
     target: Annotated[
         str | None,
         where(
@@ -105,8 +105,8 @@ class RunOptions:
     start: Annotated[
         datetime | None,
         pace(
-            "Time of the first batch, ISO 8601 (UTC if it has no offset). The next ones follow at the interval of "
-            "the pause, or 1 s. Default: the current time.",
+            "Time of the first batch, ISO 8601 (UTC if it has no offset). Later batches follow at the interval of the "
+            "pause, or 1 s. Default: the current time.",
             parser=_time,
             metavar="TIME",
             show_default=False,

@@ -34,13 +34,13 @@ def _settings() -> Settings:
 
 @app.command()
 def sql(
-    statement: Annotated[str, typer.Argument(help="One statement, or several, separated by ;.", show_default=False)],
+    statement: Annotated[str, typer.Argument(help="One or more statements, separated by ;.", show_default=False)],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Run SQL and print the result of the last statement.
 
-    Tables have their names in the catalog: bronze.events, dead_letters.events, silver.events, … The landed files are in
-    landing.<stream>, and dead letters as text in dead_letters_text.<stream>. as_text(raw) converts any blob to text.
+    Tables have the names of the catalog: bronze.events, dead_letters.events, silver.events, … landing.<stream> contains
+    the landed files, and dead_letters_text.<stream> the dead letters as text. as_text(raw) converts any blob to text.
     """
     from reader.connect import connect
     from reader.output import write_result
@@ -54,7 +54,7 @@ def sql(
 
 @app.command()
 def shell() -> None:
-    """Open DuckDB's shell with the tables of the lake. It sees new commits while it is open.
+    """Open DuckDB's shell on the tables of the lake. An open shell sees new commits.
 
     The shell reads standard input: echo "select 1;" | reader shell
     """
@@ -68,7 +68,7 @@ def serve() -> None:
     """Serve the catalog, read-only, to DuckDB, Spark, PyIceberg and every other client of Iceberg's REST protocol.
 
     Clients need the token, and access to the files of the tables. The settings are LAKE_SERVE_HOST, LAKE_SERVE_PORT and
-    LAKE_SERVE_TOKEN. On Ctrl-C or SIGTERM, it exits.
+    LAKE_SERVE_TOKEN. Ctrl-C or SIGTERM ends the server.
     """
     from reader.serve import run_server
 
@@ -88,7 +88,7 @@ def summary(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the tables have rows.")] = False,
     new: Annotated[
-        bool, typer.Option("--new", help="Wait for new rows, and count only rows that are written from now on.")
+        bool, typer.Option("--new", help="Wait for new rows, and count only rows written from now on.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Maximum number of seconds to wait.")] = 120.0,
 ) -> None:
@@ -107,26 +107,28 @@ def dead_letters(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
     state: Annotated[
         list[State] | None,
-        typer.Option(help="Only these; can be repeated. Default: open and parked.", show_default=False),
+        typer.Option(
+            help="Only dead letters in this state; can be repeated. Default: open, parked.", show_default=False
+        ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="Only those that this condition holds for.", show_default=False),
+        typer.Option(metavar="SQL", help="Only dead letters that meet this condition.", show_default=False),
     ] = None,
     output_format: FormatOption = Format.TABLE,
     export: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Write their bytes to a new file, one per line; with / at the end, to a folder, one per file.",
+            help="Write their bytes to a new file, one per line; if FILE ends with /, to a folder, one per file.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Show what became dead letters, and why: by reason, hour, source and key, each reason with an example.
+    """Show the dead letters by reason, hour, source and key, with an example of each reason.
 
-    A dead letter is open until a replay has landed its records, which closes it, or until it has failed as often as it
-    may: then it is parked. First and last seen are when what they are of has landed.
+    A dead letter is open until a replay lands its records, which closes it, or until it has failed the maximum number
+    of attempts, which parks it. First and last seen are the landing times of the dead letters.
 
     A condition is SQL on the columns of dead_letters_text.<stream>: reasons, codes (those of the reasons), raw (as
     text), state, attempts, _source, _position, _landed_at, …
@@ -147,7 +149,7 @@ def plot(
     ],
     measure: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Measure to draw; can be repeated. Default: all that are numbers."),
+        typer.Option(metavar="NAME", help="Measure to draw; can be repeated. Default: all numeric measures."),
     ] = None,
     key: Annotated[
         list[str] | None,
@@ -162,12 +164,12 @@ def plot(
         typer.Option(help="Draw the readings of this device, its samples and its anomalies.", show_default=False),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw to a file, like plot.png. Default: in the terminal.")
+        Path | None, typer.Option(metavar="FILE", help="Draw to a file, like plot.png. Default: the terminal.")
     ] = None,
 ) -> None:
-    """Draw a data product over time: each measure has a panel, and each combination of keys a line.
+    """Draw a data product over time, with a panel for each measure and a line for each combination of keys.
 
-    A point is the value of a window, at its start. A window without a record has no point.
+    A point is the value of a window, at the start of the window. A window without records has no point.
     """
     from reader.plot.device import read_device
     from reader.plot.series import read_plot
@@ -194,21 +196,23 @@ def plot(
 def page(
     stream: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STREAM...]", help="Names of streams. Default: all with tables.", show_default=False),
+        typer.Argument(
+            metavar="[STREAM...]", help="Names of streams. Default: all streams with tables.", show_default=False
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("lake.html"),
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the page, which refreshes as commits arrive, in place of writing it.")
+        bool, typer.Option("--serve", help="Serve the page instead of writing it. It refreshes after each commit.")
     ] = False,
     host: Annotated[
-        str, typer.Option(help="With --serve: address to listen on. Any but 127.0.0.1 requires a token.")
+        str, typer.Option(help="With --serve: address to listen on. Any other than 127.0.0.1 requires a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port to listen on; 0: any.")] = 8282,
 ) -> None:
     """Write a page of the lake: one HTML file that works offline and by mail.
 
-    Its first line says whether all is well or what is wrong, and since when. Then, by stream: where each unit went,
-    with the SQL of each number, reasons with examples, freshness, the last proof, data products, contract,
+    Its first line says whether all is well, or what is wrong and since when. For each stream, it then shows where each
+    unit went, with the SQL of each number, reasons with examples, freshness, the last proof, data products, contract,
     micro-batches and tables.
     """
     settings = _settings()
@@ -229,7 +233,7 @@ def verify(
     ] = None,
     only_new: Annotated[
         bool,
-        typer.Option("--new/--all", help="Prove only what came since the last clean proof, or everything."),
+        typer.Option("--new/--all", help="Prove only what is new since the last clean proof, or everything."),
     ] = False,
     values: Annotated[
         bool,
@@ -237,10 +241,10 @@ def verify(
     ] = False,
     sample: Annotated[
         int | None,
-        typer.Option(metavar="ROWS", min=1, help="Compare the values of so many random rows only.", show_default=False),
+        typer.Option(metavar="ROWS", min=1, help="Compare the values of ROWS random rows only.", show_default=False),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Prove what is new again and again, with a line for each proof.")
+        bool, typer.Option("--follow", help="Prove what is new every --every seconds, with a line for each proof.")
     ] = False,
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="With --follow: seconds between the starts of proofs.")
@@ -254,32 +258,31 @@ def verify(
     ] = None,
     report_format: Annotated[ReportFormat, typer.Option("--format", help="Output format.")] = ReportFormat.TABLE,
 ) -> None:
-    """Recount the landing zone, and check for each source that each of its units is in exactly one table, once.
+    """Recount the landing zone, and check that each unit of each source is in exactly one table, once.
 
     A source is ok, pending (not consumed yet), or expired (the file was removed; tables and ledger agree).
 
     Otherwise it has a problem: lost (a unit is in no table, or not in the ledger), doubled (a row has no landed unit of
-    its own), changed (the file is not the one that was read, or the tables or the ledger differ from it).
+    its own), or changed (the file is not the one that was read, or the tables or the ledger differ from it).
 
-    For a stream with silver, also recompute the verdict on each row of bronze, and check that the silver tables have
-    exactly these rows. Rows of bronze that silver has not read yet are not decided; that is not a problem.
+    For a stream with silver, verify also recomputes the verdict on each row of bronze, and checks that the silver
+    tables have exactly these rows. Rows of bronze that silver has not read yet are undecided, which is not a problem.
 
-    For each data product that reads the stream, also recompute its windows from silver, and compare them with the table
-    of gold. If gold is behind silver, the rows that it does not have yet are left out; that is not a problem.
+    For each data product that reads the stream, it also recomputes the windows from silver, and compares them with the
+    table of gold. If gold is behind silver, the rows that it does not have yet are ignored.
 
-    A table of silver or gold that is declared and does not exist is a problem if a consumer has run its query before.
+    If a declared table of silver or gold does not exist, that is a problem if a consumer has run its query before.
 
-    With --receipts, also check that each event which the collector has accepted is in bronze once, or is a dead letter,
-    and is in silver once.
+    With --receipts, it also checks that each event that the collector has accepted is in bronze once and in silver
+    once, or is a dead letter.
 
-    Each proof is written into the book of proofs in the state database, with the data files that were read. With --new,
-    what the book knows is not read again: rows of new micro-batches, their verdicts and the windows that they are in
-    are recomputed, and what was proven before is compared by hashes of rows, whatever files it is in now. `reader
-    proofs` lists the book.
+    Each proof is recorded in the book of proofs in the state database, with the data files that were read. With --new,
+    files in the book are not read again: rows of new micro-batches, their verdicts and their windows are recomputed;
+    rows that were proven before are compared by hashes, whatever files they are in now. `reader proofs` lists the book.
 
     With --follow, verify runs until SIGINT or SIGTERM; its exit code is that of the last proof.
 
-    Exit code 0: clean. 1: a source, a silver table, a table of gold or a receipt has a problem. 2: could not check.
+    Exit codes: 0 clean, 1 a source, a table of silver or gold, or a receipt has a problem, 2 could not check.
     """
     from lakeproof.state.proofs import Kind
     from reader.verify.driver import verify as verify_streams
@@ -302,9 +305,11 @@ def verify(
 @app.command()
 def proofs(
     stream: Annotated[str | None, typer.Argument(help="Name of the stream. Default: all.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, with what each proof has reached.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with the position that each proof reached.")
+    ] = False,
 ) -> None:
-    """List the book of proofs: what `reader verify` has proven, when, by whom, up to where, and with what result."""
+    """List the book of proofs: what `reader verify` has proven, when, by whom, up to where, and the result."""
     from reader.verify.book.listing import write_proofs
 
     write_proofs(load_settings(), stream, sys.stdout, as_json=as_json)

@@ -49,10 +49,10 @@ app.add_typer(landing_commands, name="landing")
 @app.command()
 def doctor(
     program: Annotated[
-        Program | None, typer.Option("--for", help="Check the requirements of one program only.", show_default=False)
+        Program | None, typer.Option("--for", help="Check only the requirements of this program.", show_default=False)
     ] = None,
 ) -> None:
-    """Check the requirements: Java, jars, judge, folders, ports, buckets, catalog, where the files of each stream land.
+    """Check the requirements: Java, jars, judge, folders, ports, buckets, catalog, and the streams' landing zones.
 
     Exits with 1 if a check fails.
     """
@@ -84,9 +84,9 @@ def doctor(
 def show_settings(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Print only the values of these, one per line.", show_default=False),
+        typer.Argument(help="Print only the values of these settings, one per line.", show_default=False),
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print all settings, as the guide's table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all settings as a Markdown table.")] = False,
 ) -> None:
     """Print the settings that the programs use, from the environment and .env. Passwords are masked."""
     if markdown:
@@ -110,7 +110,7 @@ def _variable(name: str) -> str:
     for variable in (name.upper(), f"LAKE_{name.upper()}"):
         if variable in VARIABLES:
             return variable
-    raise UsageError(f"There is no setting {name!r}.", "`lakeproof settings` lists all that there are.")
+    raise UsageError(f"There is no setting {name!r}.", "`lakeproof settings` lists all settings.")
 
 
 def _shown(settings: Settings, field: str) -> str:

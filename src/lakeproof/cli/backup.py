@@ -21,15 +21,16 @@ def backup(
         typer.Argument(metavar="[TO]", help="Folder or s3:// address. Default: LAKE_HOME/backups.", show_default=False),
     ] = None,
     keep: Annotated[
-        str, typer.Option(metavar="TIME", help="How long tags keep the files of the tables, like 7d or '12 hours'.")
+        str, typer.Option(metavar="TIME", help="How long tags keep the tables' files, like 7d or '12 hours'.")
     ] = "7d",
     only_list: Annotated[bool, typer.Option("--list", help="List the backups in TO instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Back up the catalog and the state database to a new folder in TO, while consumers run.
 
-    The files of the tables are not copied: a tag of Iceberg keeps those of the current snapshot, for the time --keep.
-    Contracts and data products are copied. Checkpoints are not, as a lake resumes from the position in its tables.
+    The files of the tables are not copied: an Iceberg tag keeps those of the current snapshot for the time --keep.
+    Contracts and data products are copied. Checkpoints are not: a restored lake resumes from the position in its
+    tables.
     """
     from lakeproof.backup.manifest import folder_at
     from lakeproof.backup.take import back_up
@@ -52,19 +53,20 @@ def backup(
 
 def restore(
     backup_folder: Annotated[str, typer.Argument(metavar="FROM", help="Folder of the backup.", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done. Nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Nothing is changed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Restore even if what landed after the backup cannot be read again.")
+        bool,
+        typer.Option("--accept-loss", help="Restore even if records landed after the backup cannot be read again."),
     ] = False,
-    no_backup: Annotated[bool, typer.Option("--no-backup", help="Do not back up the lake as it is now first.")] = False,
+    no_backup: Annotated[bool, typer.Option("--no-backup", help="Do not back up the current lake first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Restore the catalog and the state database from the backup in FROM. Stop all consumers first.
 
-    Everything is checked before anything is changed: the backup, the files of its tables, and whether what landed after
-    it can be read again. No data file is removed. The next run of the consumer reads what landed after the backup.
-    If the command is interrupted, run it again.
+    Before anything is changed, the command checks the backup, the files of its tables, and whether records that landed
+    after it can be read again. No data file is removed. The next run of the consumer reads what landed after the
+    backup. If the command is interrupted, run it again.
     """
     from lakeproof.backup.manifest import folder_at
     from lakeproof.backup.restore import as_json as plan_as_json

@@ -10,14 +10,14 @@ from lakeproof.cluster import submit_properties
 from lakeproof.install.pack import pack
 from lakeproof.settings import load_settings
 
-cluster_commands = typer.Typer(no_args_is_help=True, help="Prepare a cluster of Spark's for the consumer.")
+cluster_commands = typer.Typer(no_args_is_help=True, help="Prepare a Spark cluster for the consumer.")
 
 
 @cluster_commands.command("pack")
 def pack_environment(
-    file: Annotated[Path, typer.Argument(help="The archive to write, like environment.tar.gz.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Archive to write, like environment.tar.gz.", show_default=False)],
     only_lakeproof: Annotated[
-        bool, typer.Option("--only-lakeproof", help="Leave out what it requires: the executors have that installed.")
+        bool, typer.Option("--only-lakeproof", help="Leave out its requirements; the executors have them installed.")
     ] = False,
 ) -> None:
     """Pack the Python packages that tasks import, for LAKE_SPARK_ENVIRONMENT.
@@ -30,7 +30,7 @@ def pack_environment(
 
 @cluster_commands.command("conf")
 def print_properties() -> None:
-    """Print what spark-submit needs beside its own options, as a properties file.
+    """Print the further options that spark-submit needs, as a properties file.
 
     lakeproof cluster conf > lakeproof.conf
 

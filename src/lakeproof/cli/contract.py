@@ -57,19 +57,18 @@ def init(
         list[str] | None,
         typer.Option(metavar="FIELD", help="Field of the primary key. Repeat it for a key of several fields."),
     ] = None,
-    event_time: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Timestamp that says when a record happened.")
-    ] = None,
-    max_records: Annotated[int, typer.Option(min=1, help="How many records to read at most.")] = 100_000,
+    event_time: Annotated[str | None, typer.Option(metavar="FIELD", help="Timestamp field of the event time.")] = None,
+    max_records: Annotated[int, typer.Option(min=1, help="Maximum number of records to read.")] = 100_000,
     tolerate: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of a field's values that may have another type.")
     ] = "5%",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the contract, without writing it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the contract without writing it.")] = False,
 ) -> None:
     """Infer a contract from samples: types, formats, required fields, allowed values, nested objects.
 
-    A field has the type that at least 95 % of its values have. Prints which values do not fit, and what is not certain.
-    With `--tolerate 0%`, no record of the samples becomes a dead letter. An existing contract is not overwritten.
+    A field gets the type of at least 95 % of its values (see --tolerate). The command prints which values do not fit,
+    and what is uncertain. With `--tolerate 0%`, no record of the samples becomes a dead letter. An existing contract is
+    not overwritten.
     """
     settings = load_settings()
     path = settings.contracts / f"{stream}.yaml"
@@ -111,7 +110,7 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Check contracts as the consumer does when it starts. Exits with 2 if one is rejected, with line and hint."""
+    """Check contracts as the consumer does at its start. Exits with 2 if one is rejected, and prints line and hint."""
     folder = load_settings().contracts
     chosen = names or sorted(path.stem for path in folder.glob("*.yaml"))
     if not chosen:
@@ -138,7 +137,7 @@ def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help=f"{_NAME}.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help=f"{_NAME}.")],
 ) -> None:
-    """Show what changes from OLD to NEW, and whether each can read the other's data, in schema registry terms.
+    """Show the changes from OLD to NEW, and whether each can read the other's data, in terms of schema registries.
 
     Backward: a reader with NEW accepts data of OLD. Forward: a reader with OLD accepts data of NEW.
 
@@ -169,17 +168,18 @@ contract_commands.command("try")(try_contract)
 @contract_commands.command()
 def apply(
     stream: Annotated[str, typer.Argument(metavar="NAME", help="Name of the stream (contracts/NAME.yaml).")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Nothing is changed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
 ) -> None:
-    """Change the tables of a stream to match its contract. A running consumer uses it from its next micro-batch on.
+    """Change the tables of a stream to match its contract. A running consumer uses it from the next micro-batch on.
 
     New optional fields become columns, and types are widened. Field ids and rows are kept. A change that would drop or
     narrow a column, or require a field, is rejected (exit code 2). ops.schema_changes records each change. If a schema
     registry is configured, it must accept the contract; if it does not respond, nothing is changed (exit code 3).
 
-    On a terminal, it shows from a sample what would change sides, as `lakeproof contract try` does, and asks (exit code
-    1 after a no); --yes skips the question. Where input or output is no terminal, it applies without showing or asking.
+    On a terminal, the command shows for a sample which units would change between bronze and dead letters, as
+    `lakeproof contract try` does, and asks (exit code 1 after a no). --yes skips the question. If input or output is
+    not a terminal, the command applies the contract without a forecast or a question.
     """
     settings = load_settings()
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
@@ -220,7 +220,7 @@ def apply(
 
 
 def _products_that_do_not_fit(settings: Settings, contract: Contract) -> Iterator[str]:
-    """A line for each data product that uses what its contract has under this name no longer."""
+    """A line for each data product that uses a name that is no longer in its contract."""
     from lakeproof.gold.model import Kind
     from lakeproof.gold.product_file import names_of_kind
     from lakeproof.gold.samples_file import load_any
@@ -230,7 +230,7 @@ def _products_that_do_not_fit(settings: Settings, contract: Contract) -> Iterato
             try:
                 load_any(settings.gold, name, lambda _: contract)
             except LakeproofError as error:
-                yield f"{error.message}: change it before the consumer starts again; one that runs continues"
+                yield f"{error.message}: change it before the consumer starts again; a running consumer continues"
 
 
 @contract_commands.command("json-schema")

@@ -25,20 +25,20 @@ class Source(StrEnum):
 @demo_commands.callback()
 def demo(
     context: typer.Context,
-    stream: Annotated[DemoStream, typer.Option(help="What is made.")] = DemoStream.EVENTS,
+    stream: Annotated[DemoStream, typer.Option(help="Stream to produce.")] = DemoStream.EVENTS,
     source: Annotated[
         Source | None,
         typer.Option(
-            help="How records arrive. Default: kafka for clickstream, which a collector receives, else files. "
-            "A Kafka broker is started if none listens at LAKE_KAFKA_BOOTSTRAP_SERVERS, if that is this machine.",
+            help="How records arrive. Default: kafka for clickstream, through a collector; files for other streams. A "
+            "Kafka broker is started if LAKE_KAFKA_BOOTSTRAP_SERVERS is this machine and none listens there.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Start a producer, a consumer and the page of the lake in the background, and show what lands.
 
-    An empty folder gets contracts, data products and settings first. Spark's jars are retrieved if they are missing.
-    With the settings of S3, the lake is there; otherwise, it is in folders here.
+    In an empty folder, the command first writes contracts, data products and settings. It retrieves Spark's jars if
+    they are missing. The lake is on S3 if the settings say so, otherwise in local folders.
     """
     if context.invoked_subcommand is None:
         if stream is DemoStream.CLICKSTREAM and source is Source.FILES:
@@ -52,14 +52,14 @@ def demo(
 
 @demo_commands.command("stop")
 def stop_demo() -> None:
-    """Stop what the demo started. The data stays."""
+    """Stop the programs of the demo. The data stays."""
     if not stop(load_settings()):
         typer.echo("Nothing is running.")
 
 
 @demo_commands.command("clean")
 def clean_demo() -> None:
-    """Stop the demo, and remove the data of its lake. Contracts, settings and downloads stay."""
+    """Stop the demo, and remove the data of its lake. Contracts, settings and downloads are kept."""
     settings = load_settings()
     stop(settings)
     clean(settings)

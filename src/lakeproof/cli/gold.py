@@ -27,7 +27,10 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Check data products with the contracts of their streams. Exits with 2 if one is rejected, with line and hint."""
+    """Check data products against the contracts of their streams.
+
+    Exits with 2 if one is rejected, and prints line and hint.
+    """
     settings = load_settings()
     chosen = names or product_names(settings.gold)
     if not chosen:

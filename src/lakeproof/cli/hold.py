@@ -18,27 +18,30 @@ if TYPE_CHECKING:
 def hold(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[STREAM|TABLE]", help="A stream, for all its tables; or a table.", show_default=False),
+        typer.Argument(metavar="[STREAM|TABLE]", help="A stream (all its tables), or a table.", show_default=False),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Name of the reader.", show_default=False)
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="6h", help="How long, like 6h, 30m or 2d.", show_default=False)
+        str | None, typer.Option("--for", metavar="6h", help="Duration, like 6h, 30m or 2d.", show_default=False)
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Until when. Instead of --for.", show_default=False)
+        str | None, typer.Option(metavar="TIME", help="Deadline, instead of --for.", show_default=False)
     ] = None,
     oldest: Annotated[
         bool,
-        typer.Option("--oldest", help="Hold the oldest snapshot, where a new stream of Spark begins, not the newest."),
+        typer.Option(
+            "--oldest", help="Hold the oldest snapshot instead of the newest: a new Spark stream begins there."
+        ),
     ] = False,
-    release: Annotated[bool, typer.Option("--release", help="Hold nothing any longer.")] = False,
+    release: Annotated[bool, typer.Option("--release", help="End the hold.")] = False,
 ) -> None:
-    """Keep what tables have now for a reader, until a deadline; without options, list who keeps what.
+    """Keep the current snapshots of tables for a reader, until a deadline. Without options, list all holds.
 
-    Each table gets a tag lakeproof-reader-NAME at its newest snapshot. Whatever expires snapshots keeps that one, and
-    `consumer maintain` those after it, too. Repeat the command to extend the deadline: the snapshot stays the same.
+    Each table gets a tag lakeproof-reader-NAME at its newest snapshot. All tools that expire snapshots keep this one;
+    `consumer maintain` also keeps the later ones. Repeat the command to extend the deadline: the snapshot stays the
+    same.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.holds import check_name

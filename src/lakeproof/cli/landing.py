@@ -18,14 +18,14 @@ def move(
     source: Annotated[
         str | None,
         typer.Option(
-            metavar="FOLDER|URI", help="Where they are now, for a stream that runs with --source.", show_default=False
+            metavar="FOLDER|URI", help="New location, for a stream that runs with --source.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Record that the files of STREAM were moved or mounted elsewhere: where LAKE_LANDING or the contract says.
+    """Record that the files of STREAM were moved or mounted elsewhere, as LAKE_LANDING or the contract says.
 
     This command moves no files, and no file is read again: files are identified by their names below the landing
-    folder. It fails if none of the files that were read before is in the new folder.
+    folder. It fails if the new folder has none of the files that were read before.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.landing.root import check_same_files, record_landing_root

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def move() -> None:
-    """Copy the tables of the catalog into LAKE_WAREHOUSE, and let the catalog refer to them there.
+    """Copy the tables of the catalog into LAKE_WAREHOUSE, and point the catalog to the copies.
 
     Use this after the folder of a lake was copied or moved, or to move tables to another folder or bucket. Files that
-    are in LAKE_WAREHOUSE already are not copied again, and nothing is removed. Stop the consumer first.
+    are already in LAKE_WAREHOUSE are not copied again, and nothing is removed. Stop the consumer first.
     """
     from lakeproof.catalog import catalog_errors
     from lakeproof.move.outside import tables_outside

@@ -16,7 +16,7 @@ IvySettings = Annotated[
     typer.Option(
         "--ivy-settings",
         metavar="FILE",
-        help="Settings of Ivy, to retrieve the jars from a mirror of Maven Central.",
+        help="Ivy settings file, to retrieve the jars from a mirror of Maven Central.",
         exists=True,
         dir_okay=False,
     ),
@@ -24,9 +24,9 @@ IvySettings = Annotated[
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder; it is created if it does not exist.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Folder of the project. It is created if it does not exist.")] = Path(),
 ) -> None:
-    """Write a project to start with into FOLDER: a contract, a data product, .env, and MinIO for Docker Compose.
+    """Write a new project into FOLDER: a contract, a data product, .env, and MinIO for Docker Compose.
 
     Existing files are never replaced.
     """
@@ -48,13 +48,13 @@ def init(
 
 def setup(
     archive: Annotated[
-        bool, typer.Option("--archive/--no-archive", help="Archive classes, so that Spark starts faster.")
+        bool, typer.Option("--archive/--no-archive", help="Archive JVM classes, so that Spark starts faster.")
     ] = True,
     ivy_settings: IvySettings = None,
 ) -> None:
     """Prepare Spark: retrieve its jars (86 MB, once per user), check their hashes, and speed up its start.
 
-    The folder is that of LAKE_JARS. If all is in place, this only checks it.
+    LAKE_JARS is the folder of the jars. If everything is in place, the command only checks it.
     """
     java, _ = find_java()
     prepare_spark(java, load_settings().spark.jars.absolute(), ivy_settings, archive=archive)

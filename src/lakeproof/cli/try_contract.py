@@ -52,12 +52,12 @@ def try_contract(
     judge_all: Annotated[bool, typer.Option("--all", help="Judge everything that has landed.")] = False,
     output_format: Annotated[ForecastFormat, typer.Option("--format", help="table or json.")] = ForecastFormat.TABLE,
 ) -> None:
-    """Judge what has landed by a contract that is not applied, and show what would change sides. Nothing is changed.
+    """Judge landed units by a contract that is not applied, and show which outcomes would change. Nothing is changed.
 
-    Dead letters are judged from their bytes, as a replay under this contract would judge them. Rows of bronze are
-    judged from their columns; what these cannot tell is listed. Size limits and judge are those of the settings.
+    Dead letters are judged from their bytes, as in a replay under this contract. Rows of bronze are judged from their
+    columns; the command lists what cannot be decided from them. Size limits and judge are those of the settings.
 
-    Exit codes: 0 no row of bronze would be a dead letter, 13 some would, 2 the contract is rejected or cannot be
+    Exit codes: 0 no row of bronze would become a dead letter, 13 some would, 2 the contract is rejected or cannot be
     applied, 3 the lake cannot be reached.
     """
     if sample is not None and judge_all:
