@@ -58,29 +58,37 @@ class Metrics:
         self._rows = self._counter("rows", "Rows, dead letters, messages or windows, by outcome.", "query", "outcome")
         self._reasons = self._counter("dead_letters", "Dead letters by their set of reasons.", "query", "reasons")
         self._drift = self._counter(
-            "drifted_values", "Values that did not fit, by what became of them.", "query", "policy", "reasons"
+            "drifted_values",
+            "Values that violated the contract and were rescued or discarded.",
+            "query",
+            "policy",
+            "reasons",
         )
         self._taken = self._counter("taken", "Files, bytes or offsets that were judged.", "query", "unit")
         self._seconds = Histogram(
             "consumer_micro_batch_seconds",
-            "Time of micro-batches, by phase: find what is next, compute, commit.",
+            "Duration of micro-batches, by phase: find the next input, compute, commit.",
             ["query", "phase"],
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._warnings = self._counter("warnings", "Warnings and errors that were logged.", "event")
+        self._warnings = self._counter("warnings", "Logged warnings and errors.", "event")
         self._trips = self._counter("breaker_trips", "Trips of the breaker of a stream.", "query", "action")
         self._maintained = self._counter("maintenance", "Maintenances of a table, by outcome.", "table", "outcome")
-        self._compacted = self._counter("maintenance_compacted_files", "Data files that were compacted.", "table")
-        self._proven = self._counter("maintenance_proven_rows", "Rows that were proven equal.", "table")
-        self._orphans = self._counter("maintenance_removed_orphans", "Orphan files that were removed.", "table")
+        self._compacted = self._counter("maintenance_compacted_files", "Compacted data files.", "table")
+        self._proven = self._counter(
+            "maintenance_proven_rows", "Rows proven equal before and after a compaction.", "table"
+        )
+        self._orphans = self._counter("maintenance_removed_orphans", "Removed orphan files.", "table")
         self._maintained_at = Gauge(
             "consumer_maintenance_last_timestamp_seconds",
-            "When this process last maintained a table, by outcome.",
+            "Time of this process's last maintenance of a table, by outcome.",
             ["table", "outcome"],
             registry=self.registry,
         )
-        self._errors = self._counter("metrics_errors", "Log lines that could not be counted, and failed looks.")
+        self._errors = self._counter(
+            "metrics_errors", "Log lines that could not be counted, and failed reads of the lake's state."
+        )
         Gauge("consumer_ready", "1 if `/readyz` answers 200.", registry=self.registry).set_function(
             lambda: float(ready())
         )
@@ -165,24 +173,27 @@ class Looks(Collector):
     def collect(self) -> Iterator[Any]:
         """Yield the metrics."""
         retries = CounterMetricFamily(
-            "consumer_retries", "Tries of a query after a server was unavailable.", labels=["query"]
+            "consumer_retries", "Retries of a query after a server was unavailable.", labels=["query"]
         )
         for query in self._queries:
             retries.add_metric([query.name], query.retries)
         yield retries
         if look := self.newest:
-            yield _gauge("look_timestamp_seconds", "When tables, landing zone and topics were looked at.", look.at)
-            yield _gauge("look_seconds", "How long that took.", look.seconds)
+            yield _gauge("look_timestamp_seconds", "Time of the last read of tables, landing zone and topics.", look.at)
+            yield _gauge("look_seconds", "Duration of the last read of tables, landing zone and topics.", look.seconds)
             yield from _of_queries(look)
             yield from _of_tables(look.tables)
             yield _gauges(
-                "lease_expires_timestamp_seconds", "When a lease expires unless renewed.", "lease", look.leases
+                "lease_expires_timestamp_seconds",
+                "Time at which a lease expires unless it is renewed.",
+                "lease",
+                look.leases,
             )
-            yield _gauges("state_bytes", "Key indexes on this machine, in bytes.", "query", look.state)
+            yield _gauges("state_bytes", "Bytes of key indexes on this machine.", "query", look.state)
             proofs = {each.stream: each for each in look.proofs}
             yield _gauges(
                 "proof_timestamp_seconds",
-                "When `reader verify` last proved a stream, or failed to.",
+                "Time of the last proof of a stream by `reader verify`, whatever its outcome.",
                 "stream",
                 {stream: each.proven_at.timestamp() for stream, each in proofs.items()},
             )
@@ -194,7 +205,7 @@ class Looks(Collector):
             )
             yield _gauges(
                 "proof_faults",
-                "Faults that the last proof of a stream found.",
+                "Number of faults in the last proof of a stream.",
                 "stream",
                 {stream: each.faults for stream, each in proofs.items()},
             )
@@ -202,11 +213,17 @@ class Looks(Collector):
 
 def _of_queries(look: Look) -> Iterator[GaugeMetricFamily]:
     found = look.queries
-    state = GaugeMetricFamily("consumer_query_state", "1 for the state of a query.", labels=["query", "state"])
-    lag = GaugeMetricFamily("consumer_lag", "How much a query has not taken yet, by unit.", labels=["query", "unit"])
+    state = GaugeMetricFamily(
+        "consumer_query_state", "1 for the current state of a query, 0 for the others.", labels=["query", "state"]
+    )
+    lag = GaugeMetricFamily(
+        "consumer_lag",
+        "Files, bytes, offsets or micro-batches that a query has yet to process.",
+        labels=["query", "unit"],
+    )
     breaker = GaugeMetricFamily(
         "consumer_breaker_timestamp_seconds",
-        "When the breaker of a stream warned or paused, while that lasts; of warnings, for a day.",
+        "Time at which the breaker of a stream paused it, during the pause, or warned, for a day.",
         labels=["query", "state"],
     )
     for each in found:
@@ -218,16 +235,20 @@ def _of_queries(look: Look) -> Iterator[GaugeMetricFamily]:
             breaker.add_metric([each.query, each.breaker["state"]], each.breaker["at"].timestamp())
     yield from (state, lag, breaker)
     for name, help_text in (
-        ("lag_seconds", "How long the oldest of what a query has not taken has been waiting."),
-        ("freshness_seconds", "How long the oldest that landed and is not in a query's table has been waiting."),
+        ("lag_seconds", "Waiting time of the oldest input that a query has yet to process."),
+        ("freshness_seconds", "Time since the oldest record landed that is not in a query's table yet."),
     ):
         ages = {each.query: getattr(each, name) for each in found}
         yield _gauges(name, help_text, "query", {query: age for query, age in ages.items() if age is not None})
     for name, help_text, values in (
-        ("last_commit_timestamp_seconds", "When a query committed.", {each.query: each.last_commit for each in found}),
+        (
+            "last_commit_timestamp_seconds",
+            "Time of the last commit of a query.",
+            {each.query: each.last_commit for each in found},
+        ),
         (
             "watermark_timestamp_seconds",
-            "The greatest event time of silver, or the time before which windows are final.",
+            "Greatest event time in silver, or the time before which windows are final.",
             {each.query: each.watermark for each in found},
         ),
     ):
@@ -240,7 +261,7 @@ def _of_tables(tables: Sequence[TableSize]) -> Iterator[GaugeMetricFamily]:
         ("files", "Data files of a table."),
         ("bytes", "Bytes of a table's data and delete files."),
         ("snapshots", "Snapshots of a table."),
-        ("small_files", "Data files that are smaller than maintenance leaves them."),
+        ("small_files", "Data files below the size that maintenance considers small."),
     ):
         values = {each.table: getattr(each, name) for each in tables}
         yield _gauges(
@@ -248,7 +269,7 @@ def _of_tables(tables: Sequence[TableSize]) -> Iterator[GaugeMetricFamily]:
         )
     yield _gauges(
         "table_rewritten_timestamp_seconds",
-        "When files of a table were compacted, by whichever program.",
+        "Time of the last compaction of a table by any program.",
         "table",
         {each.table: each.rewritten_at.timestamp() for each in tables if each.rewritten_at},
     )
