@@ -54,6 +54,7 @@ def beside_a_replay(step: Step) -> Run:
         bench.ready()
         bench.stop()
         bench.lake.allow(kind)
+        time.sleep(KEEP_SECONDS)  # so that there are snapshots to expire, even if the consumer has just maintained
         replaying = bench.start_replay()
         bench.orders.give(step, Act.KILL)
         maintaining = bench.start_victim("maintain", STREAM)
@@ -78,7 +79,8 @@ def two_maintainers(bench: Bench) -> Outcome:
     _prepare(bench)
     lake, outcome = bench.lake, Outcome()
     own = lake.folder / "other-state.db"
-    with lake.producing():
+    # Slowly: a micro-batch takes four files, and the maintenances take minutes in a bucket behind the proxy.
+    with lake.producing(every=2.0):
         for _ in range(3):
             both = [bench.start_victim("maintain", STREAM)]
             with _other(lake.others, "LAKE_LANDING_LOG_URI", f"sqlite:///{own}"):
