@@ -1,12 +1,13 @@
 """Expiry of snapshots and removal of orphan files, by Iceberg."""
 
+import itertools
 from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from consumer.iceberg.append import OpenTable, quoted
+from consumer.iceberg.append import ATTEMPTS, OpenTable, quoted
 from lakeproof.catalog import CATALOG
 
 
@@ -37,8 +38,21 @@ def _expiry(table: OpenTable, older_than: datetime) -> Any:
 
 def remove_orphans(table: OpenTable, older_than: datetime, *, dry_run: bool) -> int:
     """Delete files in a table's folder that no snapshot needs; return their number. They must be at least a day old."""
-    found = table.spark.sql(
-        f"CALL {CATALOG}.system.remove_orphan_files(table => {quoted(table.name)}, prefix_listing => true, "
-        f"older_than => TIMESTAMP '{older_than:%F %T}', dry_run => {str(dry_run).lower()})"
-    )
-    return len(found.collect())
+    for attempt in itertools.count(1):
+        before = _snapshots(table)
+        try:
+            found = table.spark.sql(
+                f"CALL {CATALOG}.system.remove_orphan_files(table => {quoted(table.name)}, prefix_listing => true, "
+                f"older_than => TIMESTAMP '{older_than:%F %T}', dry_run => {str(dry_run).lower()})"
+            ).collect()
+            break
+        except (Py4JError, PySparkException):
+            table.loaded.refresh()
+            # Iceberg reads the manifests of all snapshots, and fails if another program expires one meanwhile.
+            if attempt == ATTEMPTS or before <= _snapshots(table):
+                raise
+    return len(found)
+
+
+def _snapshots(table: OpenTable) -> set[int]:
+    return {int(each["snapshot-id"]) for each in table.metadata().get("snapshots") or ()}

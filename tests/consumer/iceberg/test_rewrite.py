@@ -2,12 +2,14 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 
@@ -272,6 +274,33 @@ def test_a_branch_that_was_dropped_and_created_again_is_not_swapped_in(
     with pytest.raises(CollisionError, match="dropped the branch"):
         compact(table.open(), OPTIONS)
     assert (table.branches(), len(table.rows())) == (["main"], before + 9)
+
+
+class ExpiredMeanwhile:
+    """Spark session in which another program expires snapshots while the first statement runs."""
+
+    def __init__(self, table: Table, expires: bool) -> None:
+        self._table, self._expires, self.statements = table, expires, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table.spark, name)
+
+    def sql(self, statement: str) -> Any:
+        self.statements += 1
+        if self.statements == 1:
+            if self._expires:
+                expire(self._table.open(), datetime.now(UTC))
+            raise PySparkException("a manifest list does not exist")
+        return self._table.spark.sql(statement)
+
+
+@pytest.mark.parametrize("expires", [True, False])
+def test_a_search_for_orphans_is_repeated_if_another_program_expires_snapshots(table: Table, expires: bool) -> None:
+    session: Any = ExpiredMeanwhile(table, expires)
+    opened, limit = replace(table.open(), spark=session), datetime.now(UTC) - timedelta(days=1)
+    with nullcontext() if expires else pytest.raises(PySparkException, match="does not exist"):
+        assert remove_orphans(opened, limit, dry_run=True) == 0
+    assert session.statements == 1 + expires
 
 
 def test_a_name_that_needs_quotes_and_a_nested_time(spark: SparkSession) -> None:
