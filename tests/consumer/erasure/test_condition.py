@@ -127,3 +127,17 @@ def test_a_text_of_digits_is_no_number_of_others() -> None:
     for raw in (b'{"amount": 4711}', b'{"user_id": "47110"}', b"\x084711\x02", b"4711"):
         assert not person.is_in_bytes(raw)
     assert not person.is_in_values([("amount", 4711), ("user_id", "1")])
+
+
+def test_values_under_a_former_name_of_a_field_are_found(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(_CONTRACT)
+    before = read_condition("number = 4711", load_contract(tmp_path, "visits"))
+    renamed = "{name: account, logicalType: integer, customProperties: [{property: renamedFrom, value: number}]}"
+    text = _CONTRACT.replace("{name: number, logicalType: integer}", renamed).replace("1.0.0", "2.0.0")
+    (tmp_path / "visits.yaml").write_text(text)
+    person = read_condition("account = 4711", load_contract(tmp_path, "visits"))
+    for raw in (b'{"number": 4711, "at"', b'{"account": 4711, "at"', b'{"number": 4711.0}'):  # two are cut short
+        assert person.is_in_bytes(raw)
+    assert not person.is_in_bytes(b'{"amount": 4711}')
+    key = SecretStr("k" * 16)
+    assert person.keyed_hash(key) == before.keyed_hash(key)  # so an erasure from before is finished, not begun again
