@@ -104,22 +104,32 @@ class MaintenanceQuery(Query):
 
     def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
         """Remove landed files and rows of tables whose retention in the contract has expired."""
+        for stream in self._streams:
+            self._retain(stream, spark, bulletin)
+
+    def _retain(self, stream: str, spark: SparkSession, bulletin: Bulletin) -> None:
         try:
-            for stream in streams_with_retention(self._settings, self._streams):
-                (done,) = retain_all(
-                    self._settings, [stream], None, None, lambda: spark, is_ending=bulletin.stop_file.exists
-                )
-                if done.removed or done.problem or any(each.removed for each in done.rows):
+            for done in retain_all(
+                self._settings,
+                streams_with_retention(self._settings, [stream]),
+                None,
+                None,
+                lambda: spark,
+                is_ending=bulletin.stop_file.exists,
+            ):
+                if done.is_unavailable:
+                    log.warning("retention failed", stream=stream, problem=done.problem)
+                elif done.removed or done.problem or any(each.removed for each in done.rows):
                     log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
         except LeaseHeldError:
             log.info("another retention is running")
         except LakeproofError as error:
-            log.warning("retention failed", problem=error.message)
+            log.warning("retention failed", stream=stream, problem=error.message)
         except (Py4JError, PySparkException) as error:
             if is_cancelled(error):
                 log.info("retention interrupted")
             else:
-                log.warning("retention failed", problem=first_cause(error))
+                log.warning("retention failed", stream=stream, problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
         """Return whether enough was committed since the last compaction, or our last one, to justify another."""

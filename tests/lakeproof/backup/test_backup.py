@@ -49,6 +49,7 @@ from lakeproof.storage import StoredFile, open_storage
 ROW = pa.schema([("n", pa.int64())])
 SOURCE = pa.schema([("source", pa.string())])
 WEEK = timedelta(days=7)
+EXAMPLE = {"source": "a.json", "position": 0, "raw": "wanda"}
 TABLES = {
     "bronze.events": "bronze-events",
     "dead_letters.events": "bronze-events",
@@ -571,12 +572,15 @@ def test_the_state_database_goes_to_another_kind(
     name = ("a.json", StoredFile("file:///a.json", 1, "e", at))
     LandingLog(lake.state.database, "events").append([name])
     head = LandingLog(lake.state.database, "events").head()
-    BreakerLog(lake.state.database, "events").pause(Query.STREAM, ("0", "1", "c"), {"bad": 1}, None)
+    BreakerLog(lake.state.database, "events").pause(
+        Query.STREAM, ("0", "1", "c"), {"bad": 1, "examples": [EXAMPLE]}, None
+    )
     proof = Proof("events", Kind.ALL, at, at, "me@here", Outcome.CLEAN, 0)
     file = ProvenFile("bronze.events", "file:///1.parquet", "t", 1, -(2**63))
     record(open_database(lake.state.database), proof, [file])
     for _ in range(2):  # to Postgres, and back
         folder = taken(lake)
+        assert EXAMPLE["raw"].encode() not in folder.storage.read(f"{folder.uri}/state.db")
         uri = postgres.new_database(PASSWORD) if lake.state.database.startswith("sqlite") else None
         BreakerLog(lake.state.database, "events").accept()
         lake = changed(lake, LAKE_LANDING_LOG_URI=uri)
@@ -586,7 +590,7 @@ def test_the_state_database_goes_to_another_kind(
         with transaction(open_database(lake.state.database)) as connection:
             assert last_clean(connection, "events") == (replace(proof, number=1), [file])
         [pause] = BreakerLog(lake.state.database, "events").paused()
-        assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # as of the backup
+        assert (pause.found, pause.accepted_at) == ({"bad": 1, "examples": []}, None)  # as of the backup
 
 
 def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) -> None:
