@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import operator
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +43,15 @@ _ESCAPED = re.compile(
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
+_TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; behind those, words have no spaces between them
+_LETTER = b"|".join(
+    lead + b"[" + re.escape(b"".join(trail for _, trail in each)) + b"]"
+    for lead, each in itertools.groupby(
+        ((raw[:1], raw[1:]) for raw in (chr(code).encode() for code in _TWO_BYTES if chr(code).isalnum())),
+        operator.itemgetter(0),
+    )
+)
+"""A letter or digit that has two bytes in UTF-8."""
 _MOST_UNPACKED = 1 << 30
 _KEYS = ("key", KEY)
 
@@ -263,7 +273,9 @@ def _needle(paths: Sequence[str], value: Value) -> re.Pattern[bytes]:
         return re.compile(named)
     is_number = text.isascii() and text.isdigit()
     written = f'"{text}"' if is_number else text
-    forms = _any_of([written], "utf-8", "utf-16-le", "utf-16-be")
+    # Before an escape, it is found where escapes are resolved, if it ends there.
+    plain = rb"(?<!%s)%s(?!%s|\\u[0-9A-Fa-f]{4})" % (_LETTER, _any_of([written]), _LETTER)
+    forms = plain + b"|" + _any_of([written], "utf-16-le", "utf-16-be")
     found = rb"(?<!%s)(?:%s)(?!%s)" % (_WORD, forms, _WORD)
     return re.compile(found + b"|" + named if is_number else found)
 

@@ -99,6 +99,11 @@ def test_a_part_of_a_word_is_somebody_else() -> None:
     assert of_person("u1").is_in_bytes('{"a": "u1"'.encode("utf-16"))
     for other in (b'{"a": "u12"', b'{"a": "xu1"', b'{"a": "u1_"'):
         assert not of_person("u1").is_in_bytes(other)
+    for name, other in (("jos", "josé"), ("ric", "éric"), ("Анна", "Анналиса"), ("анна", "Жанна")):
+        for ascii_only in (True, False):
+            assert not of_person(name).is_in_bytes(json.dumps({"a": other}, ensure_ascii=ascii_only).encode())
+            for text in (f"{name}\u00d72, {name}", f"«{name}»", f"محمد، {name}", f"{name}\n", f"我是{name}。"):
+                assert of_person(name).is_in_bytes(json.dumps({"a": text}, ensure_ascii=ascii_only).encode())
     number = Condition(({"number": 5},))
     assert number.is_in_bytes(b'[{"number" : 5}, {')
     assert not number.is_in_bytes(b'[{"number": 55, "amount": 5}, {"number": 5.5')
