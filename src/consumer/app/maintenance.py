@@ -67,7 +67,9 @@ class MaintenanceQuery(Query):
             is_time = now >= next_time
             if is_time:
                 next_time = now + every
-            self._maintain(session, bulletin, is_time=is_time)
+            if not self._maintain(session, bulletin, is_time=is_time) and is_time:
+                # At the next look, not after the interval: that of another consumer may always begin just before it.
+                next_time = now
             if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
                 self._retained_at = now
                 self.retain(session, bulletin)
@@ -76,8 +78,8 @@ class MaintenanceQuery(Query):
         look = min(every, _LOOK_SECONDS)
         return Interruptible(spark, follow(spark, self.name, take, look, bulletin, at_once=False))
 
-    def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> None:
-        """Maintain each table that has grown enough, or all if it is time.
+    def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> bool:
+        """Maintain each table that has grown enough, or all if it is time; return False if another one is running.
 
         Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
@@ -87,11 +89,11 @@ class MaintenanceQuery(Query):
             tables = tables_of(self._settings, self._streams)
             due = {name: own for name, own in tables.items() if is_time or self._has_grown(spark, name, own)}
             if not due:
-                return
+                return True
             with lease(self._settings.state.database, LEASE):
                 for name, own in due.items():
                     if bulletin.stop_file.exists():
-                        return
+                        return True
                     maintain_table(spark, name, own, None)
                     self._seen[name] = self._growth(spark, name, own).newest
                 if is_time:
@@ -99,8 +101,10 @@ class MaintenanceQuery(Query):
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")
+            return False
         except LakeproofError as error:
             log.warning("maintenance failed", problem=error.message)
+        return True
 
     def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
         """Remove landed files and rows of tables whose retention in the contract has expired."""
@@ -122,6 +126,7 @@ class MaintenanceQuery(Query):
                 elif done.removed or done.problem or any(each.removed for each in done.rows):
                     log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
         except LeaseHeldError:
+            self._retained_at = None  # tried again with the next maintenance
             log.info("another retention is running")
         except LakeproofError as error:
             log.warning("retention failed", stream=stream, problem=error.message)

@@ -136,9 +136,12 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            files = {name: file for name, file in zone.files() if only is None or name in only}
-            done.files = len(files)
-            old = {name: file for name, file in files.items() if file.modified_at < before}
+            old = {}  # only these: beside a stream, the others may be millions
+            for name, file in zone.files():
+                if only is None or name in only:
+                    done.files += 1
+                    if file.modified_at < before:
+                        old[name] = file
             if not old:
                 return done
             sources = sources_in(ledger, old)
