@@ -1,6 +1,8 @@
 """Search for a person's data in the tables of a stream, and in files."""
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -173,10 +175,11 @@ def _entry(name: str, row: Mapping[str, Any], hashed: Any, **more: Any) -> Entry
 
 def is_in_file(condition: Condition, content: bytes) -> bool:
     """Return whether a file has data of the person."""
-    if content.startswith(b"PAR1"):
-        return _is_in_parquet(condition, content)
-    if content.startswith(b"Obj\x01"):
-        content = unpacked_avro(content)
+    with suppress(ValueError, OSError, zlib.error, pa.ArrowException):  # not what it looks like, or cut short: as bytes
+        if content.startswith(b"PAR1"):
+            return _is_in_parquet(condition, content)
+        if content.startswith(b"Obj\x01"):
+            content = unpacked_avro(content)
     plain = unpacked(content)
     if not condition.is_in_bytes(plain):
         return False

@@ -115,6 +115,12 @@ def test_damaged_files_are_searched_up_to_the_damage() -> None:
     assert of_person("person-1").is_in_bytes(whole + b"\x1f\x8bnonsense")
 
 
+@pytest.mark.parametrize("start", [b"PAR1", b"Obj\x01", b"Obj\x01\x00" + b"0" * 16 + b"\x02\x40"])
+def test_files_that_only_look_like_parquet_or_avro_are_searched_as_bytes(start: bytes) -> None:
+    assert is_in_file(of_person("u1"), start + b' {"a": "u1"}')
+    assert not is_in_file(of_person("u1"), start)
+
+
 def test_values_of_several_fields_must_be_in_one_record() -> None:
     both = Condition(({"tenant": "t1", "user_id": "u1"},))
     records = [{"tenant": "t1", "user_id": "u2"}, {"tenant": "t2", "user_id": "u1"}]
