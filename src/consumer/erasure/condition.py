@@ -68,7 +68,7 @@ class Condition:
         """Return a hash of the condition that can only be computed with the key."""
         # By the first names: after a field was renamed, the same condition has the same hash.
         pairs = (
-            sorted((self._paths(path)[0], str(value)) for path, value in each.items()) for each in self.alternatives
+            sorted((self.paths(path)[0], str(value)) for path, value in each.items()) for each in self.alternatives
         )
         text = "\n".join(sorted(map(json.dumps, pairs)))
         return hmac.new(key.get_secret_value().encode(), text.encode(), hashlib.sha256).hexdigest()
@@ -76,10 +76,10 @@ class Condition:
     @cached_property
     def _needles(self) -> tuple[tuple[re.Pattern[bytes], ...], ...]:
         return tuple(
-            tuple(_needle(self._paths(path), value) for path, value in each.items()) for each in self.alternatives
+            tuple(_needle(self.paths(path), value) for path, value in each.items()) for each in self.alternatives
         )
 
-    def _paths(self, path: str) -> list[str]:
+    def paths(self, path: str) -> list[str]:
         """Return the paths that a field ever had, the oldest first."""
         name, dot, rest = path.partition(".")
         return [f"{each}{dot}{rest}" for each in (*self.former_names.get(name, ()), name)]
@@ -88,7 +88,7 @@ class Condition:
         """Return whether a JSON record has all values of one alternative."""
         return any(
             all(
-                any(_equal(_at(record, each), value) for each in self._paths(path))
+                any(_equal(_at(record, each), value) for each in self.paths(path))
                 for path, value in alternative.items()
             )
             for alternative in self.alternatives

@@ -17,6 +17,7 @@ from consumer.app import erase as module
 from consumer.app.erase import Erased, as_json, erase, lines
 from consumer.app.maintain import LEASE
 from consumer.erasure.condition import Condition
+from consumer.erasure.search import find_rows
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
@@ -24,6 +25,7 @@ from lakeproof.holds import hold, release
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
+from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
 from reader.page.collect import collect
@@ -226,6 +228,17 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product is for it.")
     assert not erasure._done.is_complete
+
+
+def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Settings) -> None:
+    catalog, contract = open_catalog(lake_settings), load_contract(lake_settings.contracts, "events")
+    ensure_tables(catalog, contract)
+    with catalog.load_table("bronze.events").update_schema() as update:
+        update.rename_column("user_id", "visitor")
+    nothing: Any = None
+    with pytest.raises(UsageError, match=r"bronze\.events has no column user_id") as refused:
+        find_rows(nothing, catalog, stream_tables("events"), contract, Condition(({"user_id": "u-1"},)))
+    assert "undo that" in refused.value.hint
 
 
 def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matter(

@@ -4,13 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from consumer.erasure.condition import Condition, read_condition
-from consumer.erasure.search import is_in_file
+from consumer.erasure.search import _of_bronze, is_in_file
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UsageError
 
@@ -150,5 +151,9 @@ def test_values_under_a_former_name_of_a_field_are_found(tmp_path: Path) -> None
     for raw in (b'{"number": 4711, "at"', b'{"account": 4711, "at"', b'{"number": 4711.0}'):  # two are cut short
         assert person.is_in_bytes(raw)
     assert not person.is_in_bytes(b'{"amount": 4711}')
+    columns = {"number": [4711, 1], "_source": ["a", "a"], "_position": [0, 1], "_micro_batch_id": [0, 0]}
+    rows = pa.RecordBatch.from_pydict(columns)  # of a table to which the contract was not applied yet
+    (found,) = _of_bronze("bronze.visits", rows, load_contract(tmp_path, "visits"), person)
+    assert found.entry.position == 0
     key = SecretStr("k" * 16)
     assert person.keyed_hash(key) == before.keyed_hash(key)  # so an erasure from before is finished, not begun again
