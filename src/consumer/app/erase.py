@@ -390,7 +390,7 @@ class _Erasure:
         """Return the topics that tables of the stream were ever sent to, or will be."""
         settings = self._settings
         positions = SinkPositions(settings.state.database)
-        names = tables_of_stream(settings, self._stream)
+        names = [*tables_of_stream(settings, self._stream), *self._of_no_product()]
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         asked = asked_to_run(settings, [self._stream], None)
         sent |= {each.alerts.topic for each in asked.samples if each.alerts}

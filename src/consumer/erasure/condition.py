@@ -44,14 +44,17 @@ _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
 _TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; behind those, words have no spaces between them
-_LETTER = b"|".join(
-    lead + b"[" + re.escape(b"".join(trail for _, trail in each)) + b"]"
-    for lead, each in itertools.groupby(
-        ((raw[:1], raw[1:]) for raw in (chr(code).encode() for code in _TWO_BYTES if chr(code).isalnum())),
-        operator.itemgetter(0),
+_LETTER = re.compile(
+    b"|".join(
+        lead + b"[" + re.escape(b"".join(trail for _, trail in each)) + b"]"
+        for lead, each in itertools.groupby(
+            ((raw[:1], raw[1:]) for raw in (chr(code).encode() for code in _TWO_BYTES if chr(code).isalnum())),
+            operator.itemgetter(0),
+        )
     )
 )
 """A letter or digit that has two bytes in UTF-8."""
+_ESCAPED_NEXT = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 _MOST_UNPACKED = 1 << 30
 _KEYS = ("key", KEY)
 
@@ -98,7 +101,7 @@ class Condition:
         """Return whether bytes have all values of one alternative: plain, escaped as in JSON, or compressed."""
         plain = unpacked(raw)
         for text in (plain, unescaped(plain)):
-            if any(all(needle.search(text) for needle in each) for each in self._needles):
+            if any(all(_has(text, needle) for needle in each) for each in self._needles):
                 return True
         try:
             return b"{" in plain and self.is_in_record(json.loads(plain))
@@ -262,6 +265,24 @@ def _equal(found: Any, value: Value) -> bool:
         return False
 
 
+def _has(raw: bytes, needle: re.Pattern[bytes]) -> bool:
+    found = needle.search(raw)
+    while found and _is_part(raw, found):
+        found = needle.search(raw, found.start() + 1)
+    return found is not None
+
+
+def _is_part(raw: bytes, found: re.Match[bytes]) -> bool:
+    """Return whether a text in UTF-8 is a part of a longer word with letters beyond ASCII."""
+    if found[0].startswith(b'"') or b"\0" in found[0]:
+        return False  # a number, or UTF-16
+    start, end = found.span()
+    # Before an escape, the text is found where escapes are resolved, if it ends there.
+    return bool(
+        _LETTER.fullmatch(raw, max(start - 2, 0), start) or _LETTER.match(raw, end) or _ESCAPED_NEXT.match(raw, end)
+    )
+
+
 def _needle(paths: Sequence[str], value: Value) -> re.Pattern[bytes]:
     """Return a pattern for a text that is not part of a longer word, or for another value after its field's name.
 
@@ -273,9 +294,7 @@ def _needle(paths: Sequence[str], value: Value) -> re.Pattern[bytes]:
         return re.compile(named)
     is_number = text.isascii() and text.isdigit()
     written = f'"{text}"' if is_number else text
-    # Before an escape, it is found where escapes are resolved, if it ends there.
-    plain = rb"(?<!%s)%s(?!%s|\\u[0-9A-Fa-f]{4})" % (_LETTER, _any_of([written]), _LETTER)
-    forms = plain + b"|" + _any_of([written], "utf-16-le", "utf-16-be")
+    forms = _any_of([written], "utf-8", "utf-16-le", "utf-16-be")
     found = rb"(?<!%s)(?:%s)(?!%s)" % (_WORD, forms, _WORD)
     return re.compile(found + b"|" + named if is_number else found)
 

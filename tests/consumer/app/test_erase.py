@@ -25,6 +25,7 @@ from lakeproof.holds import hold, release
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
@@ -224,6 +225,9 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     catalog.create_namespace_if_not_exists("gold")
     catalog.create_table("gold.former", rows.schema).append(rows)
     erasure = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    position = SinkPosition("id", "topic", "marker")
+    SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
+    assert "acme" in erasure._topics()
     erasure._search(keep_landed=False)
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product is for it.")
