@@ -28,6 +28,7 @@ from lakeproof import references
 from lakeproof.backup import catalogs, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
+from lakeproof.backup.checks import lost_files
 from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
 from lakeproof.backup.restore import Plan, plan_restore, restore
 from lakeproof.backup.take import back_up
@@ -563,6 +564,24 @@ def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pyte
     assert numbers(lake, "bronze.events") == [1]
     restore(lake, newer)
     assert numbers(lake, "bronze.events") == [1, 2]
+
+
+def test_a_file_is_needed_again_whose_unit_was_replayed_since_and_has_no_bytes(lake_settings: Settings) -> None:
+    catalog = open_catalog(lake_settings)
+    rows = pa.schema([("source", pa.string()), ("replay", pa.int64())])
+    of_letters = pa.schema([("_source", pa.string()), ("raw", pa.binary())])
+    catalog.create_namespace("ledger")
+    ledger = catalog.create_table("ledger.events", rows)
+    letters = catalog.create_table("ledger.letters", of_letters)
+    names = ["large.json", "small.json"]
+    ledger.append(pa.table({"source": names, "replay": [None, None]}, rows))
+    letters.append(pa.table({"_source": names, "raw": [None, b"bytes"]}, of_letters))
+    then = catalog.load_table("ledger.events").metadata
+    ledger.append(pa.table({"source": names, "replay": [1, 1]}, rows))
+    now = catalog.load_table("ledger.events").metadata
+    (lake_settings.home / "landing" / "events").mkdir(parents=True)  # retention has removed both files
+    assert lost_files(lake_settings, ledger.io, "events", then, now, letters.metadata) == ["large.json"]
+    assert lost_files(lake_settings, ledger.io, "events", now, now, letters.metadata) == []
 
 
 def test_the_state_database_goes_to_another_kind(
