@@ -410,8 +410,8 @@ class _Erasure:
             storage = open_storage(location, settings.s3)
             if self._search_in(name, storage.read, _values_of(storage)):
                 done.remains.append(
-                    f"{name}: no contract or data product is for it. Restore its file, or drop the table with PURGE, "
-                    "and run this again."
+                    f"{name}: no contract or data product here is for it. Restore its file, or erase where it is "
+                    "filled; if nothing fills it, drop it with PURGE. Then run this again."
                 )
         for product in load_products(settings.gold, [self._stream], lambda _: self._contract):
             storage = open_storage(f"{settings.sinks.files}/{product.name}", settings.s3)

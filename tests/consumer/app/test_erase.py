@@ -230,7 +230,7 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     assert "acme" in erasure._topics()
     erasure._search(keep_landed=False)
     (remark,) = erasure._done.remains
-    assert remark.startswith("gold.former: no contract or data product is for it.")
+    assert remark.startswith("gold.former: no contract or data product here is for it.")
     assert not erasure._done.is_complete
 
 
