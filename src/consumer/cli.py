@@ -318,6 +318,8 @@ def erase_person(
     settings = load_settings()
     asked = asked_to_run(settings, [stream], None)
     condition = read_condition(where, asked.contracts[stream])
+    if certificate and not dry_run:
+        certificate.touch()  # before anything is removed: no later command could say it again
     _check(settings)
     from consumer.app import erase
     from consumer.app.run import run_erasure

@@ -100,6 +100,22 @@ def holds_of(metadata: Metadata) -> list[Reference]:
     return [each for each in references(metadata) if each.is_hold and not each.has_passed]
 
 
+def held_since(metadata: Metadata) -> list[datetime]:
+    """Return the earliest time of the snapshots that registered readers still need, or nothing without a reader.
+
+    A stream goes on from its snapshot through all later ones. Clocks of writers differ, so a later one may have an
+    earlier time, at which Iceberg would stop to keep what is behind it.
+    """
+    held = [snapshot_of(metadata, each.snapshot_id) for each in holds_of(metadata)]
+    first = min((each.get("sequence-number", 0) for each in held if each), default=None)
+    times = [
+        each["timestamp-ms"]
+        for each in metadata.get("snapshots", ())
+        if first is not None and each.get("sequence-number", 0) >= first
+    ]
+    return [datetime.fromtimestamp(min(times) / 1000, UTC)] if times else []
+
+
 def hold(
     catalog: "Catalog",
     table: str,

@@ -125,6 +125,12 @@ def test_an_empty_condition_is_not_that_all_dead_letters_are_replayed(lake_setti
     assert failure(result.stderr)["message"] == "--where: expected a condition, got ''."
 
 
+def test_a_certificate_that_cannot_be_written_is_refused_first(lake_settings: Settings) -> None:
+    condition = ("--where", "user_id = 'u1'")
+    result = consumer(lake_settings, "erase", "events", *condition, "--certificate", "/no/erased.json")
+    assert (result.returncode, result.stderr.partition(".json")[0]) == (1, "Error: '/no/erased")
+
+
 @pytest.mark.spark
 def test_a_wrong_condition_is_one_error_without_a_stack_trace(lake_settings: Settings) -> None:
     land(lake_settings, 1, 1)

@@ -15,7 +15,7 @@ from tests.programs import forked
 from lakeproof import references
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import OF_BACKUP, PREFIX, Reference, hold, holding, holds_of, named, release
+from lakeproof.holds import OF_BACKUP, PREFIX, Reference, held_since, hold, holding, holds_of, named, release
 from lakeproof.references import newest_metadata
 from lakeproof.settings import Settings
 
@@ -42,6 +42,17 @@ def newest(catalog: Catalog, name: str = NAME) -> int:
 def held(catalog: Catalog, name: str = NAME) -> dict[str, tuple[int, datetime | None]]:
     found = holds_of(newest_metadata(catalog, name)[1])
     return {each.reader: (each.snapshot_id, each.until) for each in found}
+
+
+def test_snapshots_behind_a_hold_are_kept_whatever_the_clock_of_their_writer(catalog: Catalog) -> None:
+    assert held_since(newest_metadata(catalog, NAME)[1]) == []
+    assert hold(catalog, NAME, "stream", datetime.now(UTC) + HOUR)
+    catalog.load_table(NAME).append(ROWS)
+    _, metadata = newest_metadata(catalog, NAME)
+    first, second = sorted(metadata["snapshots"], key=lambda each: each["sequence-number"])
+    assert held_since(metadata) == [datetime.fromtimestamp(first["timestamp-ms"] / 1000, UTC)]
+    second["timestamp-ms"] = first["timestamp-ms"] - 30_000  # the clock of this writer is slow
+    assert held_since(metadata) == [datetime.fromtimestamp(second["timestamp-ms"] / 1000, UTC)]
 
 
 def test_a_reader_keeps_its_snapshot_when_the_deadline_is_extended(catalog: Catalog) -> None:

@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
 from consumer.app.maintain import LEASE, prepare
-from consumer.app.retain import NEEDED, archive_of, remove_files, retain
+from consumer.app.retain import NEEDED, archive_of, remove_files, retain, sources_in
 from consumer.asked import asked_to_run
 from consumer.erasure.account import Account, Entry, Key, new_request, read_account, write_account
 from consumer.erasure.condition import Condition
@@ -292,7 +293,7 @@ class _Erasure:
             done.archived_files = remove_files(archive, sources | found)
         if keep_landed or (zone.is_own and not in_source):
             return  # the search reports them
-        found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, (file for _, file in zone.list()))}
+        found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, self._landed(zone))}
         if not sources | found:
             return
         kept = retain(settings, self._stream, timedelta(0), in_source=in_source, only=sources | found)
@@ -300,6 +301,17 @@ class _Erasure:
         for why, count in kept.kept.items():
             hint = f" Run `consumer replay {self._stream}` first." if why == NEEDED else ""
             done.remains.append(f"{count_of(count, 'landed file')} could not be removed: {why}.{hint}")
+
+    def _landed(self, zone: LandingZone) -> list[StoredFile]:
+        """Return the files that the stream reads, or has read: others below its own address are not ours."""
+        listed = dict(zone.list())
+        others = {name for name, file in listed.items() if zone.is_own and zone.ignores(name, file)}
+        with catalog_errors():
+            others -= sources_in(self._catalog.load_table(self._names.ledger), others).keys()
+        note = f"{count_of(len(others), 'file')} below {zone.root} that the stream does not read: not searched."
+        if others and note not in self._done.elsewhere:
+            self._done.elsewhere.append(note)
+        return [file for name, file in listed.items() if name not in others]
 
     def _zones(self) -> tuple[LandingZone, LandingZone | None]:
         """Return the landing zone, and the archive of the contract."""
@@ -378,7 +390,7 @@ class _Erasure:
         """Return the topics that tables of the stream were ever sent to, or will be."""
         settings = self._settings
         positions = SinkPositions(settings.state.database)
-        names = tables_of_stream(settings, self._stream)
+        names = [*tables_of_stream(settings, self._stream), *self._of_no_product()]
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         asked = asked_to_run(settings, [self._stream], None)
         sent |= {each.alerts.topic for each in asked.samples if each.alerts}
@@ -394,6 +406,13 @@ class _Erasure:
         for name, location in places.items():
             storage = open_storage(location, settings.s3)
             self._search_in(name, storage.read, _values_of(storage))
+        for name, location in self._of_no_product().items():
+            storage = open_storage(location, settings.s3)
+            if self._search_in(name, storage.read, _values_of(storage)):
+                done.remains.append(
+                    f"{name}: no contract or data product here is for it. Restore its file, or erase where it is "
+                    "filled; if nothing fills it, drop it with PURGE. Then run this again."
+                )
         for product in load_products(settings.gold, [self._stream], lambda _: self._contract):
             storage = open_storage(f"{settings.sinks.files}/{product.name}", settings.s3)
             if found := self._search_in(f"published files of {product.name}", storage.read, storage.list()):
@@ -403,12 +422,25 @@ class _Erasure:
         zone, archive = self._zones()
         if archive:
             self._search_in(f"archive {archive.root}", archive.storage.read, archive.storage.list())
-        if found := self._search_in(f"landing zone {zone.root}", zone.storage.read, (file for _, file in zone.list())):
+        if found := self._search_in(f"landing zone {zone.root}", zone.storage.read, self._landed(zone)):
             retention = self._contract.retention
             after = f", or retention takes them after {retention.landed}" if retention and retention.landed else ""
             how = "with --in-source" if zone.is_own else "once they are read"
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
+
+    def _of_no_product(self) -> dict[str, str]:
+        """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
+        known: set[str] = set()
+        for path in self._settings.contracts.glob("*.yaml"):
+            with suppress(LakeproofError):  # its tables are searched, as if the file were gone
+                known |= tables_of_stream(self._settings, path.stem).keys()
+        with catalog_errors():
+            layers = [each for each in ("silver", "gold") if self._catalog.namespace_exists(each)]
+            found = {".".join(each): each for layer in layers for each in self._catalog.list_tables(layer)}
+            return {
+                name: self._catalog.load_table(each).location() for name, each in found.items() if name not in known
+            }
 
     def _is_in(self, names: Iterable[str]) -> bool:
         """Return whether files of tables match the condition."""

@@ -142,7 +142,7 @@ def orphans(settings: Settings, table: Table) -> list[str]:
     """Return files in a table's folder that no snapshot needs, of any age: for when nobody writes to the table."""
     metadata = table.metadata
     used = {table.metadata_location, *(each.metadata_file for each in metadata.metadata_log)}
-    used |= {each.statistics_path for each in metadata.statistics}
+    used |= {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
     for snapshot in metadata.snapshots:
         used.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(table.io):

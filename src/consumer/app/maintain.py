@@ -24,7 +24,7 @@ from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, c
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Maintenance
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.holds import named, references
+from lakeproof.holds import held_since, named, references
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.names import NAMESPACES, REBUILDING
@@ -41,7 +41,8 @@ _TRIES = 3
 _PARTITIONS = 4  # for each core
 # Most files that one compaction replaces: the driver holds a task for each file.
 _MOST_FILES = 10_000
-_LEAST_FILES = 5
+LEAST_FILES = 5
+"""Fewest small files of a partition that are compacted."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +216,11 @@ def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *
 
     A registered reader may be a stream that continues from its snapshot: later snapshots are kept, too.
     """
-    limit, found = _before(settings.keep_hours), references(table.metadata())
+    metadata = table.metadata()
+    limit, found = _before(settings.keep_hours), references(metadata)
     kept = [each for each in found if each.at < limit and not each.has_passed]
     done.kept_by = named(kept)
-    limit = min([limit, *(each.at for each in kept if each.is_hold)])
+    limit = min([limit, *held_since(metadata)])
     done.to_expire = expiring(table, limit)
     if not dry_run and (done.to_expire or any(each.has_passed for each in found)):
         expire(table, limit)
@@ -234,7 +236,7 @@ def options_of(settings: MaintenanceSettings) -> dict[str, str]:
         "target-file-size-bytes": str(settings.file_mib << 20),
         # The default is three quarters: two files of a bit more than half the size would be rewritten each time.
         "min-file-size-bytes": str(settings.file_mib << 19),
-        "min-input-files": str(_LEAST_FILES),
+        "min-input-files": str(LEAST_FILES),
         "max-files-to-rewrite": str(_MOST_FILES),
     }
 

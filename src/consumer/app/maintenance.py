@@ -67,7 +67,9 @@ class MaintenanceQuery(Query):
             is_time = now >= next_time
             if is_time:
                 next_time = now + every
-            self._maintain(session, bulletin, is_time=is_time)
+            if not self._maintain(session, bulletin, is_time=is_time) and is_time:
+                # At the next look, not after the interval: that of another consumer may always begin just before it.
+                next_time = now
             if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
                 self._retained_at = now
                 self.retain(session, bulletin)
@@ -76,8 +78,8 @@ class MaintenanceQuery(Query):
         look = min(every, _LOOK_SECONDS)
         return Interruptible(spark, follow(spark, self.name, take, look, bulletin, at_once=False))
 
-    def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> None:
-        """Maintain each table that has grown enough, or all if it is time.
+    def _maintain(self, spark: SparkSession, bulletin: Bulletin, *, is_time: bool) -> bool:
+        """Maintain each table that has grown enough, or all if it is time; return False if another one is running.
 
         Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
@@ -87,11 +89,11 @@ class MaintenanceQuery(Query):
             tables = tables_of(self._settings, self._streams)
             due = {name: own for name, own in tables.items() if is_time or self._has_grown(spark, name, own)}
             if not due:
-                return
+                return True
             with lease(self._settings.state.database, LEASE):
                 for name, own in due.items():
                     if bulletin.stop_file.exists():
-                        return
+                        return True
                     maintain_table(spark, name, own, None)
                     self._seen[name] = self._growth(spark, name, own).newest
                 if is_time:
@@ -99,27 +101,40 @@ class MaintenanceQuery(Query):
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")
+            return False
         except LakeproofError as error:
             log.warning("maintenance failed", problem=error.message)
+        return True
 
     def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
         """Remove landed files and rows of tables whose retention in the contract has expired."""
+        for stream in self._streams:
+            self._retain(stream, spark, bulletin)
+
+    def _retain(self, stream: str, spark: SparkSession, bulletin: Bulletin) -> None:
         try:
-            for stream in streams_with_retention(self._settings, self._streams):
-                (done,) = retain_all(
-                    self._settings, [stream], None, None, lambda: spark, is_ending=bulletin.stop_file.exists
-                )
-                if done.removed or done.problem or any(each.removed for each in done.rows):
+            for done in retain_all(
+                self._settings,
+                streams_with_retention(self._settings, [stream]),
+                None,
+                None,
+                lambda: spark,
+                is_ending=bulletin.stop_file.exists,
+            ):
+                if done.is_unavailable:
+                    log.warning("retention failed", stream=stream, problem=done.problem)
+                elif done.removed or done.problem or any(each.removed for each in done.rows):
                     log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
         except LeaseHeldError:
+            self._retained_at = None  # tried again with the next maintenance
             log.info("another retention is running")
         except LakeproofError as error:
-            log.warning("retention failed", problem=error.message)
+            log.warning("retention failed", stream=stream, problem=error.message)
         except (Py4JError, PySparkException) as error:
             if is_cancelled(error):
                 log.info("retention interrupted")
             else:
-                log.warning("retention failed", problem=first_cause(error))
+                log.warning("retention failed", stream=stream, problem=first_cause(error))
 
     def _has_grown(self, spark: SparkSession, name: str, own: MaintenanceSettings) -> bool:
         """Return whether enough was committed since the last compaction, or our last one, to justify another."""

@@ -261,7 +261,7 @@ def _of_tables(tables: Sequence[TableSize]) -> Iterator[GaugeMetricFamily]:
         ("files", "Data files of a table."),
         ("bytes", "Bytes of a table's data and delete files."),
         ("snapshots", "Snapshots of a table."),
-        ("small_files", "Data files below the size that maintenance considers small."),
+        ("small_files", "Data files that maintenance would compact."),
     ):
         values = {each.table: getattr(each, name) for each in tables}
         yield _gauges(

@@ -86,6 +86,8 @@ class Retained:
     """Results for rows of tables."""
     problem: str = ""
     """Why the stream was skipped."""
+    is_unavailable: bool = False
+    """Whether something outside failed, so that it may work the next time."""
 
 
 class NotOursError(UsageError):
@@ -134,12 +136,15 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            files = {name: file for name, file in zone.files() if only is None or name in only}
-            done.files = len(files)
-            old = {name: file for name, file in files.items() if file.modified_at < before}
+            old = {}  # only these: beside a stream, the others may be millions
+            for name, file in zone.files():
+                if only is None or name in only:
+                    done.files += 1
+                    if file.modified_at < before:
+                        old[name] = file
             if not old:
                 return done
-            sources = _sources(ledger, old)
+            sources = sources_in(ledger, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
@@ -201,7 +206,7 @@ def retain_all(
                 )
                 mine = replace(files, rows=mine.rows)
         except (UnavailableError, NotOursError) as error:
-            mine.problem = error.message
+            mine.problem, mine.is_unavailable = error.message, isinstance(error, UnavailableError)
         done.append(mine)
     return done
 
@@ -291,8 +296,10 @@ def _ledger(catalog: Catalog, stream: str, zone: LandingZone) -> Table:
     return ledger
 
 
-def _sources(ledger: Table, wanted: Mapping[str, object]) -> dict[str, _Source]:
+def sources_in(ledger: Table, wanted: Collection[str]) -> dict[str, _Source]:
     """Read the ledger's entries of some files."""
+    if not wanted:
+        return {}
     columns = ("source", "size", "etag", "content_hash", "bronze", "dead_letters", "landed_at", REPLAY)
     found: dict[str, _Source] = {}
     names = pa.array([*wanted], pa.string())

@@ -1,16 +1,17 @@
 """Sizes of tables from their metadata: no data file is opened, and each manifest is read once."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from consumer.app.maintain import tables_of
+from consumer.app.maintain import LEAST_FILES, tables_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.settings import Settings
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Most new manifests of a table that one look reads: a table with thousands of manifests takes several looks.
 _MANIFESTS = 100
+_Small = dict[Hashable, tuple[int, int]]
+"""Number and bytes of small files, by partition."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Sizes:
     def __init__(self, settings: Settings, streams: Sequence[str]) -> None:
         self._settings = settings
         self._streams = streams
-        # Number of small files by table, manifest and size limit: a manifest never changes.
-        self._small: dict[str, dict[tuple[str, int], int]] = {}
+        # Small files by table, manifest and size limit: a manifest never changes.
+        self._small: dict[str, dict[tuple[str, int], _Small]] = {}
 
     def look(self) -> list[TableSize]:
         """Return the sizes of all tables, without tables that are dropped meanwhile."""
@@ -71,7 +74,7 @@ class Sizes:
         return TableSize(name, rows - deleted, files, size, len(table.snapshots()), small, rewritten_at)
 
     def _small_files(self, table: "Table", name: str, least: int) -> int | None:
-        """Count the data files that are smaller than `least` bytes."""
+        """Count the data files that are smaller than `least` bytes, in partitions with enough of them to compact."""
         from pyiceberg.manifest import ManifestContent
 
         snapshot = table.current_snapshot()
@@ -80,14 +83,27 @@ class Sizes:
         before = self._small.get(name, {})
         known = {key: before[key] for key in of_data if key in before}
         for key in islice([key for key in of_data if key not in known], _MANIFESTS):
-            known[key] = sum(size < least for size in _sizes(table, of_data[key]))
+            known[key] = _small(table, of_data[key], least)
         self._small[name] = known
-        return sum(known.values()) if len(known) == len(of_data) else None
+        if len(known) < len(of_data):
+            return None
+        files, size = Counter[Hashable](), Counter[Hashable]()
+        for partition, (count, total) in chain.from_iterable(each.items() for each in known.values()):
+            files[partition] += count
+            size[partition] += total
+        # As Iceberg plans it: a table with a small file for each day would seem to need maintenance after some years.
+        return sum(count for each, count in files.items() if count >= LEAST_FILES or size[each] > 2 * least)
 
 
-def _sizes(table: "Table", manifest: "ManifestFile") -> Iterator[int]:
-    """Yield the sizes of the data files that a manifest lists."""
-    return (entry.data_file.file_size_in_bytes for entry in manifest.fetch_manifest_entry(table.io))
+def _small(table: "Table", manifest: "ManifestFile", least: int) -> _Small:
+    """Return number and bytes of the data files that a manifest lists and that are smaller than `least` bytes."""
+    found: _Small = {}
+    for file in (entry.data_file for entry in manifest.fetch_manifest_entry(table.io)):
+        if file.file_size_in_bytes < least:
+            partition = (file.spec_id, *map(str, (file.partition[at] for at in range(len(file.partition)))))
+            count, size = found.get(partition, (0, 0))
+            found[partition] = count + 1, size + file.file_size_in_bytes
+    return found
 
 
 def folder_size(folder: Path) -> int:

@@ -321,10 +321,13 @@ class _Filled:
             text = _summary(snapshot).get(key)
             if text is None:
                 continue
-            if Committed.parse(text).next_number <= number:
-                break
-            first = _time_of(snapshot)
-        return first
+            marker = Committed.parse(text).marker
+            if marker.micro_batch_id >= number:
+                first = _time_of(snapshot)
+            if marker.micro_batch_id <= number:
+                return first
+        # Its snapshot has expired: it is at least as old as the oldest one.
+        return min(map(_time_of, self.table.snapshots()), default=None)
 
     def _commits(self) -> Iterator[tuple[datetime, int]]:
         """Yield the time and number of rows of each commit of the query, without commits of compaction."""

@@ -7,10 +7,11 @@ import hashlib
 import hmac
 import itertools
 import json
+import operator
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
@@ -42,6 +43,18 @@ _ESCAPED = re.compile(
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
+_TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; behind those, words have no spaces between them
+_LETTER = re.compile(
+    b"|".join(
+        lead + b"[" + re.escape(b"".join(trail for _, trail in each)) + b"]"
+        for lead, each in itertools.groupby(
+            ((raw[:1], raw[1:]) for raw in (chr(code).encode() for code in _TWO_BYTES if chr(code).isalnum())),
+            operator.itemgetter(0),
+        )
+    )
+)
+"""A letter or digit that has two bytes in UTF-8."""
+_ESCAPED_NEXT = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 _MOST_UNPACKED = 1 << 30
 _KEYS = ("key", KEY)
 
@@ -51,26 +64,44 @@ class Condition:
     """Alternatives; a record belongs to the person if it has all values of one alternative."""
 
     alternatives: tuple[Alternative, ...]
+    former_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Former names of renamed fields, the oldest first: what landed before has these."""
 
     def keyed_hash(self, key: SecretStr) -> str:
         """Return a hash of the condition that can only be computed with the key."""
-        pairs = (sorted((path, str(value)) for path, value in each.items()) for each in self.alternatives)
+        # By the first names: after a field was renamed, the same condition has the same hash.
+        pairs = (
+            sorted((self.paths(path)[0], str(value)) for path, value in each.items()) for each in self.alternatives
+        )
         text = "\n".join(sorted(map(json.dumps, pairs)))
         return hmac.new(key.get_secret_value().encode(), text.encode(), hashlib.sha256).hexdigest()
 
     @cached_property
     def _needles(self) -> tuple[tuple[re.Pattern[bytes], ...], ...]:
-        return tuple(tuple(_needle(path, value) for path, value in each.items()) for each in self.alternatives)
+        return tuple(
+            tuple(_needle(self.paths(path), value) for path, value in each.items()) for each in self.alternatives
+        )
+
+    def paths(self, path: str) -> list[str]:
+        """Return the paths that a field ever had, the oldest first."""
+        name, dot, rest = path.partition(".")
+        return [f"{each}{dot}{rest}" for each in (*self.former_names.get(name, ()), name)]
 
     def is_in_record(self, record: Any) -> bool:
         """Return whether a JSON record has all values of one alternative."""
-        return any(all(_equal(_at(record, path), value) for path, value in each.items()) for each in self.alternatives)
+        return any(
+            all(
+                any(_equal(_at(record, each), value) for each in self.paths(path))
+                for path, value in alternative.items()
+            )
+            for alternative in self.alternatives
+        )
 
     def is_in_bytes(self, raw: bytes) -> bool:
         """Return whether bytes have all values of one alternative: plain, escaped as in JSON, or compressed."""
         plain = unpacked(raw)
         for text in (plain, unescaped(plain)):
-            if any(all(needle.search(text) for needle in each) for each in self._needles):
+            if any(all(_has(text, needle) for needle in each) for each in self._needles):
                 return True
         try:
             return b"{" in plain and self.is_in_record(json.loads(plain))
@@ -101,7 +132,7 @@ def read_condition(text: str, contract: Contract) -> Condition:
             found.append(each)
     if not found:
         raise UsageError(f"--where: no record can meet {text!r}.", _HINT)
-    return Condition(tuple(found))
+    return Condition(tuple(found), {each.name: each.former_names for each in contract if each.former_names})
 
 
 def unpacked(raw: bytes) -> bytes:
@@ -234,12 +265,30 @@ def _equal(found: Any, value: Value) -> bool:
         return False
 
 
-def _needle(path: str, value: Value) -> re.Pattern[bytes]:
+def _has(raw: bytes, needle: re.Pattern[bytes]) -> bool:
+    found = needle.search(raw)
+    while found and _is_part(raw, found):
+        found = needle.search(raw, found.start() + 1)
+    return found is not None
+
+
+def _is_part(raw: bytes, found: re.Match[bytes]) -> bool:
+    """Return whether a text in UTF-8 is a part of a longer word with letters beyond ASCII."""
+    if found[0].startswith(b'"') or b"\0" in found[0]:
+        return False  # a number, or UTF-16
+    start, end = found.span()
+    # Before an escape, the text is found where escapes are resolved, if it ends there.
+    return bool(
+        _LETTER.fullmatch(raw, max(start - 2, 0), start) or _LETTER.match(raw, end) or _ESCAPED_NEXT.match(raw, end)
+    )
+
+
+def _needle(paths: Sequence[str], value: Value) -> re.Pattern[bytes]:
     """Return a pattern for a text that is not part of a longer word, or for another value after its field's name.
 
     A text of digits looks like sizes and counts: it must be a JSON string, or come after its field's name.
     """
-    text, names = _text(value), [path.rpartition(".")[2], *_KEYS * isinstance(value, str)]
+    text, names = _text(value), [*(path.rpartition(".")[2] for path in paths), *_KEYS * isinstance(value, str)]
     named = rb'"(?:%s)"\s*:\s*"?%s(?![0-9A-Za-z_.])' % (_any_of(names), re.escape(text.encode()))
     if not isinstance(value, str):
         return re.compile(named)

@@ -1,6 +1,8 @@
 """Search for a person's data in the tables of a stream, and in files."""
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -21,6 +23,7 @@ from consumer.iceberg.scan import Scan, plan, read, spread
 from consumer.row_hashes import row_hashes, signed
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
+from lakeproof.errors import UsageError
 from lakeproof.tables.names import (
     ATTEMPT,
     CONTRACT_VERSION,
@@ -61,6 +64,14 @@ def find_rows(
     spark: SparkSession, catalog: Catalog, names: StreamTables, contract: Contract, condition: Condition
 ) -> list[Match]:
     """Find the rows of bronze, the dead letters, and their attempts that belong to the person."""
+    with catalog_errors():
+        has = set(catalog.load_table(names.bronze).schema().column_names)
+    for path in {path for each in condition.alternatives for path in each}:
+        if has.isdisjoint(condition.paths(path)):
+            raise UsageError(
+                f"{names.bronze} has no column {path}, so its rows cannot be found.",
+                f"Run `lakeproof contract apply {contract.stream}`. If another program renamed the column, undo that.",
+            )
     found = _matches(spark, catalog, names.bronze, partial(_of_bronze, contract=contract, condition=condition))
     letters = _matches(spark, catalog, names.dead_letters, partial(_of_letters, condition=condition))
     keys = frozenset((each.entry.source, each.entry.position, each.entry.letter) for each in letters)
@@ -89,8 +100,9 @@ def _of_bronze(name: str, rows: pa.RecordBatch, contract: Contract, condition: C
     for alternative in condition.alternatives:
         mine = np.ones(rows.num_rows, np.bool_)
         for path, value in alternative.items():
-            column = field_at(rows, path) if path.split(".")[0] in has else None
-            mine &= _equal(column, value, rows.num_rows)
+            # The contract may not be applied yet: then the column has a former name.
+            there = [each for each in condition.paths(path) if each.split(".")[0] in has]
+            mine &= _equal(field_at(rows, there[-1]), value, rows.num_rows)
         is_wanted |= mine
     rescued = rows.column(RESCUED).to_pylist() if RESCUED in has else [None] * rows.num_rows
     for index, values in enumerate(rescued):
@@ -104,8 +116,6 @@ def _of_bronze(name: str, rows: pa.RecordBatch, contract: Contract, condition: C
 
 
 def _equal(column: Any, value: Any, count: int) -> Any:
-    if column is None:
-        return np.zeros(count, np.bool_)
     try:
         scalar = pa.scalar(value, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # no value of the column can be equal
@@ -173,10 +183,11 @@ def _entry(name: str, row: Mapping[str, Any], hashed: Any, **more: Any) -> Entry
 
 def is_in_file(condition: Condition, content: bytes) -> bool:
     """Return whether a file has data of the person."""
-    if content.startswith(b"PAR1"):
-        return _is_in_parquet(condition, content)
-    if content.startswith(b"Obj\x01"):
-        content = unpacked_avro(content)
+    with suppress(ValueError, OSError, zlib.error, pa.ArrowException):  # not what it looks like, or cut short: as bytes
+        if content.startswith(b"PAR1"):
+            return _is_in_parquet(condition, content)
+        if content.startswith(b"Obj\x01"):
+            content = unpacked_avro(content)
     plain = unpacked(content)
     if not condition.is_in_bytes(plain):
         return False

@@ -19,6 +19,7 @@ _OPTIONS: dict[str, Any] = {
     "group.id": "lakeproof",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",  # the first messages may be gone: the default would skip all others
     "isolation.level": "read_committed",
 }
 _AT_ONCE = 1_000

@@ -105,10 +105,16 @@ class OpenTable:
         """Return the target for data files of the table; None if the table already has the micro-batch."""
         if has_done(self.newest(), marker, self.name):
             return None
-        schema = self.schema()
-        if self.loaded.spec().fields().isEmpty():
+        schema, fields = self.schema(), elements(self.loaded.spec().fields())
+        if not fields:
             raise LakeproofError(f"{self.name} is no longer partitioned: it was replaced.", self._undo(schema))
-        day = self.loaded.spec().fields().get(0)
+        if len(fields) > 1 or not _is_of_days(fields[0]):
+            raise LakeproofError(
+                f"{self.name} has other partitions than days: {', '.join(str(each.name()) for each in fields)}. "
+                "Another program changed them.",
+                self._undo(schema),
+            )
+        (day,) = fields
         return Target(
             folder=f"{self.loaded.location()}/data",
             schema=schema_to_pyarrow(schema),
@@ -118,13 +124,22 @@ class OpenTable:
         )
 
     def _undo(self, schema: Schema) -> str:
-        """Return a hint to restore the partitioning, which ``CREATE OR REPLACE`` dropped: no older snapshot has it."""
+        """Return a hint to restore the partitioning, which another program changed or dropped."""
         specs = sorted(self.loaded.specs().values(), key=lambda spec: int(spec.specId()))
+        change, has = f"ALTER TABLE {CATALOG}.{self.name}", elements(self.loaded.spec().fields())
         for day in (spec.fields().get(0) for spec in reversed(specs) if not spec.fields().isEmpty()):
-            column = schema.find_column_name(day.sourceId())
-            field = f"days({column}) AS {day.name()}"
-            return f"To undo this, run: ALTER TABLE {CATALOG}.{self.name} ADD PARTITION FIELD {field}."
+            if _is_of_days(day):
+                others = [each for each in has if int(each.fieldId()) != int(day.fieldId())]
+                steps = [f"{change} DROP PARTITION FIELD `{each.name()}`" for each in others]
+                if len(others) == len(has):
+                    column = schema.find_column_name(day.sourceId())
+                    steps.append(f"{change} ADD PARTITION FIELD days({column}) AS {day.name()}")
+                return f"To undo this, run: {'; '.join(steps)}."
         return "Restore the stream's tables from a backup."
+
+
+def _is_of_days(field: Any) -> bool:
+    return str(field.transform().toString()) == "day"
 
 
 def open_table(spark: SparkSession, name: str, query: str) -> OpenTable:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, identifier_of
-from consumer.iceberg.jvm import elements, first_cause, java_class
+from consumer.iceberg.jvm import elements, first_cause, is_cancelled, java_class
 from consumer.iceberg.rewrite import (
     CollisionError,
     Groups,
@@ -89,6 +89,8 @@ def remove(
         except (Py4JJavaError, PySparkException) as error:
             # If the catalog's answer to Spark's own commit was lost, Iceberg mistakes the landed commit for a collision
             # and deletes its manifests. The commit was on the branch, which is dropped.
+            if is_cancelled(error):  # the application ends, and does not wait for another try
+                raise
             if left:
                 continue
             if isinstance(error, Py4JJavaError):

@@ -2,7 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.addresses import encoded
 from lakeproof.errors import UnavailableError
@@ -15,7 +15,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.given_up import given_up_before
 from lakeproof.storage import open_storage, scheme_of
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import MARKER
+from lakeproof.tables.names import MARKER, RAW, REPLAY, SOURCE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -62,13 +62,26 @@ class Files:
 
 
 def lost_files(
-    settings: Settings, io: "FileIO", stream: str, saved: "TableMetadata", live: "TableMetadata | None"
+    settings: Settings,
+    io: "FileIO",
+    stream: str,
+    saved: "TableMetadata",
+    live: "TableMetadata | None",
+    letters: "TableMetadata | None" = None,
 ) -> list[str]:
-    """Return landed files that are in the tables but not in the backup, and can no longer be read."""
+    """Return landed files that are in the tables but not in the backup, and can no longer be read.
+
+    `saved` and `live` are the ledger then and now, `letters` the dead letters then. If these have a unit without its
+    bytes that was replayed since then, its file is needed again.
+    """
     if live is None:
         return []
     zone = landing_zone(settings, stream, live.properties)
-    new = _sources(live, io) - _sources(saved, io)
+    new = {name for (name,) in _rows(live, io, ["source"]) - _rows(saved, io, ["source"])}
+    replays = ["source", REPLAY]
+    again = {name for name, number in _rows(live, io, replays) - _rows(saved, io, replays) if number is not None}
+    if letters and again:
+        new |= again & {name for (name,) in _rows(letters, io, [SOURCE], RAW)}
     if not new:
         return []
     if not zone.is_there():
@@ -94,13 +107,18 @@ def lost_offsets(settings: Settings, stream: str, saved: "TableMetadata") -> lis
     return lost
 
 
-def _sources(ledger: "TableMetadata", io: "FileIO") -> set[str]:
-    """Return the names of the files in a ledger."""
+def _rows(metadata: "TableMetadata", io: "FileIO", columns: list[str], null: str = "") -> set[tuple[Any, ...]]:
+    """Return columns of a ledger or of dead letters, where the column `null` is null; nothing if one is missing."""
     from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.table import Table
 
-    if ledger.current_snapshot() is None:
+    if metadata.current_snapshot() is None or not {*columns, *filter(None, [null])} <= {
+        *metadata.schema().column_names
+    }:
         return set()
-    table = Table(("ledger", "copy"), ledger, "", io, NoopCatalog("copy"))
-    rows = table.scan(selected_fields=("source",)).to_arrow_batch_reader()
-    return {str(name) for batch in rows for name in batch.column("source").to_pylist()}
+    table = Table(("ledger", "copy"), metadata, "", io, NoopCatalog("copy"))
+    found = table.scan(
+        f"{null} IS NULL" if null else AlwaysTrue(), selected_fields=tuple(columns)
+    ).to_arrow_batch_reader()
+    return {row for batch in found for row in zip(*(batch.column(each).to_pylist() for each in columns), strict=True)}

@@ -325,7 +325,9 @@ def _find_lost(
             now = live.get(name)
             if now is None:
                 plan.unknown.append(stream)
-            found = lost_files(settings, tables.io, stream, saved, read_metadata(now) if now else None)
+            dead = f"dead_letters.{stream}"
+            letters = read_metadata(parsed(folder.read(metadata_file(dead), manifest))) if dead in names else None
+            found = lost_files(settings, tables.io, stream, saved, read_metadata(now) if now else None, letters)
         if found:
             plan.lost[stream] = found
 

@@ -17,12 +17,17 @@ from consumer.app import erase as module
 from consumer.app.erase import Erased, as_json, erase, lines
 from consumer.app.maintain import LEASE
 from consumer.erasure.condition import Condition
+from consumer.erasure.search import find_rows
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
 from reader.page.collect import collect
 from reader.verify.book.book import OTHER_THAN_BOOKED
@@ -212,6 +217,60 @@ def test_another_landing_log_is_refused_before_anything_is_removed(
         with pytest.raises(UsageError, match="has no contract of visits") as refused:
             other.erase("user_id = 'karl'", dry_run=dry_run)
         assert "LAKE_LANDING_LOG_URI" in refused.value.hint
+
+
+def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> None:
+    catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    catalog.create_namespace_if_not_exists("gold")
+    catalog.create_table("gold.former", rows.schema).append(rows)
+    erasure = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    position = SinkPosition("id", "topic", "marker")
+    SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
+    assert "acme" in erasure._topics()
+    erasure._search(keep_landed=False)
+    (remark,) = erasure._done.remains
+    assert remark.startswith("gold.former: no contract or data product here is for it.")
+    assert not erasure._done.is_complete
+
+
+def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Settings) -> None:
+    catalog, contract = open_catalog(lake_settings), load_contract(lake_settings.contracts, "events")
+    ensure_tables(catalog, contract)
+    with catalog.load_table("bronze.events").update_schema() as update:
+        update.rename_column("user_id", "visitor")
+    nothing: Any = None
+    with pytest.raises(UsageError, match=r"bronze\.events has no column user_id") as refused:
+        find_rows(nothing, catalog, stream_tables("events"), contract, Condition(({"user_id": "u-1"},)))
+    assert "undo that" in refused.value.hint
+
+
+def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matter(
+    lake_settings: Settings, tmp_path: Path
+) -> None:
+    text = (lake_settings.contracts / "events.yaml").read_text()
+    address = f"servers:\n  - {{server: landing, type: local, path: {tmp_path}/there}}\n"
+    globs = "customProperties:\n  - {property: landing, value: {include: ['a/*']}}\n"
+    assert "\ncustomProperties:\n" in text
+    (tmp_path / "events.yaml").write_text(text.replace("customProperties:\n", address + globs, 1))
+    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path)
+    catalog = open_catalog(settings)
+    ensure_tables(catalog, load_contract(tmp_path, "events"))
+    ledger = catalog.load_table("ledger.events")
+    with ledger.update_schema(allow_incompatible_changes=True) as update:
+        for column in ledger.schema().fields:
+            update.make_column_optional(column.name)
+    booked = {"source": "b/read before.json", "bronze": 1}
+    ledger.append(pa.Table.from_pylist([booked], schema=ledger.schema().as_arrow()))
+    for name in ("a/1.json", "b/other.json", booked["source"]):
+        path = tmp_path / "there" / str(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"user_id": "u-1"}')
+    erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    erasure._search(keep_landed=False)
+    done = erasure._done
+    assert sorted(uri.rpartition("/there/")[2] for uri in done.found_in) == ["a/1.json", "b/read%20before.json"]
+    assert done.elsewhere == [f"1 file below file://{tmp_path}/there that the stream does not read: not searched."]
 
 
 def test_mistakes_have_hints(lake_settings: Settings) -> None:

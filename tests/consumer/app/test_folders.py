@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.lakes import changed
 
-from consumer.app.folders import folders_of, remove_replaced, sharing, why_left
+from consumer.app.folders import folders_of, orphans, remove_replaced, sharing, why_left
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
 from lakeproof.holds import hold
@@ -121,3 +121,19 @@ def test_tables_of_nested_namespaces_and_other_catalogs_share_folders(lake_setti
     other.create_table("x.outer", ROWS.schema, location=folder)
     shared = sharing(folders_of(lake_settings, catalog))
     assert shared("bronze.orders") == ["a.b.inner", "x.outer of the catalog other"]
+
+
+def test_files_of_statistics_are_no_orphans(lake_settings: Settings) -> None:
+    catalog = open_catalog(lake_settings)
+    folder = Path(urlsplit(table(catalog, "bronze.orders")).path) / "metadata"
+    at, metadata = newest_metadata(catalog, "bronze.orders")
+    of_snapshot = {"snapshot-id": metadata["current-snapshot-id"], "file-size-in-bytes": 1}
+    statistics, partitions = (
+        of_snapshot | {"statistics-path": f"file://{folder}/{name}"} for name in ("of.stats", "partitions.parquet")
+    )
+    statistics |= {"file-footer-size-in-bytes": 1, "blob-metadata": []}
+    added = {"statistics": [statistics], "partition-statistics": [partitions]}
+    assert swap_metadata(catalog, "bronze.orders", at, metadata | added)
+    for name in ("of.stats", "partitions.parquet", "stray"):
+        (folder / name).touch()
+    assert orphans(lake_settings, catalog.load_table("bronze.orders")) == [(folder / "stray").as_uri()]

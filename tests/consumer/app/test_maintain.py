@@ -5,10 +5,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,12 +23,14 @@ from tests.lakes import changed
 from tests.servers import SPARK_JARS
 
 from consumer.app import maintain as maintain_module
+from consumer.app import maintenance as maintenance_module
 from consumer.app.folders import folders_of, sharing
 from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
 from consumer.app.maintenance import MaintenanceQuery
 from consumer.bulletin import Bulletin
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
+from consumer.iceberg.growth import Growth
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
 from lakeproof.holds import PREFIX, hold, release
@@ -289,6 +293,24 @@ def test_a_table_that_has_grown_is_maintained_and_files_of_another_are_no_orphan
     assert query.micro_batches == 1
 
     check_shared_folders(filled, session_of)
+
+
+def test_a_maintenance_that_another_one_keeps_out_is_tried_at_the_next_look(
+    lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, seen, takes = 0.0, list[float](), list[Callable[[Any], bool]]()
+    monkeypatch.setattr(maintenance_module, "monotonic", lambda: now)
+    monkeypatch.setattr(maintenance_module, "follow", lambda _spark, _name, take, *_, **__: takes.append(take))
+    monkeypatch.setattr(maintenance_module, "tables_of", lambda *_: {"bronze.events": lake_settings.maintenance})
+    monkeypatch.setattr(maintenance_module, "maintain_table", lambda *_: seen.append(now))
+    monkeypatch.setattr(maintenance_module, "prepare", lambda _: None)
+    monkeypatch.setattr(maintenance_module, "growth", lambda *_: Growth())
+    monkeypatch.setattr(maintenance_module, "open_table", lambda *_: None)
+    MaintenanceQuery(lake_settings, ["events"]).start(MagicMock(), Bulletin(tmp_path))
+    for now in (0.0, 900.0, 930.0, 960.0, 1830.0):
+        with lease(lake_settings.state.database, LEASE) if now == 900 else nullcontext():
+            takes[0](MagicMock())
+    assert seen == [930.0, 1830.0]
 
 
 def check_shared_folders(filled: Settings, session_of: SessionOf) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.replays import STREAM, batch, drain, land, order, replay, verify, write_contract
 from tests.lakes import changed
@@ -235,11 +236,22 @@ def test_a_consumer_that_maintains_retains_by_the_contract(
     query.retain(spark, bulletin)
     assert len(landed(filled)) == 3
     bulletin.stop_file.unlink()
+    (tmp_path / "taken").write_text("no folder")
+    write_retention(filled, f", archive: {tmp_path}/taken")
+    (filled.contracts / "a.yaml").write_text((filled.contracts / f"{STREAM}.yaml").read_text().replace(STREAM, "a"))
+    with capture_logs() as logged:  # one stream has no tables, and the archive of the other cannot be written
+        MaintenanceQuery(filled, ["a", STREAM]).retain(spark, bulletin)
+    assert [(each["event"], each["log_level"], each["stream"]) for each in logged] == [
+        ("retention failed", "warning", "a"),
+        ("retention failed", "warning", STREAM),
+    ]
+    write_retention(filled)
     query.retain(spark, bulletin)
     assert landed(filled).keys() == {"new.json"}
 
 
-def write_retention(settings: Settings) -> None:
+def write_retention(settings: Settings, more: str = "") -> None:
+    write_contract(settings, right=True)
     path = settings.contracts / f"{STREAM}.yaml"
-    retention = "  - {property: retention, value: {landed: 100 days}}\nschema:\n"
+    retention = f"  - {{property: retention, value: {{landed: 100 days{more}}}}}\nschema:\n"
     path.write_text(path.read_text().replace("schema:\n", retention))

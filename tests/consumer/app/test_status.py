@@ -14,6 +14,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import insert
 from tests.consumer.lake import Drain, SessionOf
@@ -24,7 +25,7 @@ from tests.operations import tables
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
-from consumer.app.status import Doing, QueryStatus, exit_code, status, watch, write_table
+from consumer.app.status import Doing, QueryStatus, _Filled, exit_code, status, watch, write_table
 from consumer.iceberg.marker import Committed, Marker, committed, property_of
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts
 from lakeproof.catalog import open_catalog
@@ -50,6 +51,28 @@ from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables
 
 ROOT = Path(__file__).parents[3]
 SINK = "silver.events-to-acme"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_what_waits_is_old_after_its_snapshot_has_expired(lake_settings: Settings) -> None:
+    catalog, rows = open_catalog(lake_settings), pa.table({"id": [1]})
+    catalog.create_namespace("silver")
+    table = catalog.create_table("silver.things", rows.schema)
+    markers = [Committed(Marker("c", number, "d", f"{number}", f"{number + 1}"), 0, 0) for number in range(3)]
+    for each in markers:
+        table.append(rows, snapshot_properties={property_of("q"): each.as_text()})
+    table.append(rows)  # as a compaction, without a marker
+    times = [EPOCH + timedelta(milliseconds=each.timestamp_ms) for each in table.snapshots()]
+
+    def first_after(follower: Committed | None) -> datetime | None:
+        return _Filled(catalog.load_table("silver.things"), "q").first_after(follower)
+
+    assert [first_after(each) for each in (None, *markers)] == [*times[:3], None]
+    table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:2]]).commit()
+    assert [first_after(each) for each in (None, *markers[:2])] == [times[2]] * 3  # at least so old
+    table.refresh()
+    table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
+    assert first_after(markers[0]) == times[3]  # and not unknown
 
 
 def by_name(found: list[QueryStatus]) -> dict[str, QueryStatus]:

@@ -4,13 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from consumer.erasure.condition import Condition, read_condition
-from consumer.erasure.search import is_in_file
+from consumer.erasure.search import _of_bronze, is_in_file
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UsageError
 
@@ -99,6 +100,11 @@ def test_a_part_of_a_word_is_somebody_else() -> None:
     assert of_person("u1").is_in_bytes('{"a": "u1"'.encode("utf-16"))
     for other in (b'{"a": "u12"', b'{"a": "xu1"', b'{"a": "u1_"'):
         assert not of_person("u1").is_in_bytes(other)
+    for name, other in (("jos", "josé"), ("ric", "éric"), ("Анна", "Анналиса"), ("анна", "Жанна")):
+        for ascii_only in (True, False):
+            assert not of_person(name).is_in_bytes(json.dumps({"a": other}, ensure_ascii=ascii_only).encode())
+            for text in (f"{name}\u00d72, {name}", f"«{name}»", f"محمد، {name}", f"{name}\n", f"我是{name}。"):
+                assert of_person(name).is_in_bytes(json.dumps({"a": text}, ensure_ascii=ascii_only).encode())
     number = Condition(({"number": 5},))
     assert number.is_in_bytes(b'[{"number" : 5}, {')
     assert not number.is_in_bytes(b'[{"number": 55, "amount": 5}, {"number": 5.5')
@@ -108,6 +114,12 @@ def test_damaged_files_are_searched_up_to_the_damage() -> None:
     whole = gzip.compress(b'{"a": "person-1"}' * 1000)
     assert of_person("person-1").is_in_bytes(whole[: len(whole) // 2])
     assert of_person("person-1").is_in_bytes(whole + b"\x1f\x8bnonsense")
+
+
+@pytest.mark.parametrize("start", [b"PAR1", b"Obj\x01", b"Obj\x01\x00" + b"0" * 16 + b"\x02\x40"])
+def test_files_that_only_look_like_parquet_or_avro_are_searched_as_bytes(start: bytes) -> None:
+    assert is_in_file(of_person("u1"), start + b' {"a": "u1"}')
+    assert not is_in_file(of_person("u1"), start)
 
 
 def test_values_of_several_fields_must_be_in_one_record() -> None:
@@ -127,3 +139,21 @@ def test_a_text_of_digits_is_no_number_of_others() -> None:
     for raw in (b'{"amount": 4711}', b'{"user_id": "47110"}', b"\x084711\x02", b"4711"):
         assert not person.is_in_bytes(raw)
     assert not person.is_in_values([("amount", 4711), ("user_id", "1")])
+
+
+def test_values_under_a_former_name_of_a_field_are_found(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(_CONTRACT)
+    before = read_condition("number = 4711", load_contract(tmp_path, "visits"))
+    renamed = "{name: account, logicalType: integer, customProperties: [{property: renamedFrom, value: number}]}"
+    text = _CONTRACT.replace("{name: number, logicalType: integer}", renamed).replace("1.0.0", "2.0.0")
+    (tmp_path / "visits.yaml").write_text(text)
+    person = read_condition("account = 4711", load_contract(tmp_path, "visits"))
+    for raw in (b'{"number": 4711, "at"', b'{"account": 4711, "at"', b'{"number": 4711.0}'):  # two are cut short
+        assert person.is_in_bytes(raw)
+    assert not person.is_in_bytes(b'{"amount": 4711}')
+    columns = {"number": [4711, 1], "_source": ["a", "a"], "_position": [0, 1], "_micro_batch_id": [0, 0]}
+    rows = pa.RecordBatch.from_pydict(columns)  # of a table to which the contract was not applied yet
+    (found,) = _of_bronze("bronze.visits", rows, load_contract(tmp_path, "visits"), person)
+    assert found.entry.position == 0
+    key = SecretStr("k" * 16)
+    assert person.keyed_hash(key) == before.keyed_hash(key)  # so an erasure from before is finished, not begun again

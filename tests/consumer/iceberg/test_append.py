@@ -216,6 +216,20 @@ def test_a_table_that_was_replaced_without_partitions_goes_on_when_both_are_undo
     assert ids(spark, name) == [1, 2]
 
 
+@pytest.mark.parametrize("change", ["add partition field id", "replace partition field at_day with months(at)"])
+def test_other_partitions_are_refused_until_they_are_undone(
+    spark: SparkSession, name: str, table: Table, rows: Rows, change: str
+) -> None:
+    append_once(table(), marker(0), rows(1))
+    spark.sql(f"alter table lake.{name} {change}")
+    with pytest.raises(LakeproofError, match="has other partitions than days") as refused:
+        table().target(marker(1))
+    for step in refused.value.hint.removeprefix("To undo this, run: ").rstrip(".").split("; "):
+        spark.sql(step)
+    assert append_once(table(), marker(1), rows(2))
+    assert ids(spark, name) == [1, 2]
+
+
 def test_a_writer_that_wakes_up_too_late_changes_nothing(
     spark: SparkSession, name: str, table: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

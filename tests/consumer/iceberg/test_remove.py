@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from consumer.iceberg import remove as module
@@ -82,6 +83,21 @@ def test_nothing_is_published_that_is_not_proven(table: Table, monkeypatch: pyte
         remove(table.open(), table.keys((3, 1)), ON, "e1")
     assert table.rows() == before
     assert [row["name"] for row in table.spark.table(f"{table.full}.refs").collect()] == ["main"]
+
+
+def test_a_removal_that_is_cancelled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def cancelled(*_: Any) -> None:
+        tries.append(1)
+        raise PySparkException("Job 1 cancelled", errorClass="SPARK_JOB_CANCELLED")
+
+    monkeypatch.setattr(module, "_remove", cancelled)
+    monkeypatch.setattr(module, "is_cancelled", lambda _: True)
+    nothing: Any = None
+    with pytest.raises(PySparkException, match="cancelled"):  # not a collision: retention is interrupted
+        remove(nothing, nothing, ON, "e1")
+    assert tries == [1]
 
 
 def test_a_writer_that_comes_between_is_kept(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

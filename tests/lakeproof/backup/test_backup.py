@@ -28,6 +28,7 @@ from lakeproof import references
 from lakeproof.backup import catalogs, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
+from lakeproof.backup.checks import lost_files
 from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
 from lakeproof.backup.restore import Plan, plan_restore, restore
 from lakeproof.backup.take import back_up
@@ -49,6 +50,7 @@ from lakeproof.storage import StoredFile, open_storage
 ROW = pa.schema([("n", pa.int64())])
 SOURCE = pa.schema([("source", pa.string())])
 WEEK = timedelta(days=7)
+EXAMPLE = {"source": "a.json", "position": 0, "raw": "wanda"}
 TABLES = {
     "bronze.events": "bronze-events",
     "dead_letters.events": "bronze-events",
@@ -564,6 +566,24 @@ def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pyte
     assert numbers(lake, "bronze.events") == [1, 2]
 
 
+def test_a_file_is_needed_again_whose_unit_was_replayed_since_and_has_no_bytes(lake_settings: Settings) -> None:
+    catalog = open_catalog(lake_settings)
+    rows = pa.schema([("source", pa.string()), ("replay", pa.int64())])
+    of_letters = pa.schema([("_source", pa.string()), ("raw", pa.binary())])
+    catalog.create_namespace("ledger")
+    ledger = catalog.create_table("ledger.events", rows)
+    letters = catalog.create_table("ledger.letters", of_letters)
+    names = ["large.json", "small.json"]
+    ledger.append(pa.table({"source": names, "replay": [None, None]}, rows))
+    letters.append(pa.table({"_source": names, "raw": [None, b"bytes"]}, of_letters))
+    then = catalog.load_table("ledger.events").metadata
+    ledger.append(pa.table({"source": names, "replay": [1, 1]}, rows))
+    now = catalog.load_table("ledger.events").metadata
+    (lake_settings.home / "landing" / "events").mkdir(parents=True)  # retention has removed both files
+    assert lost_files(lake_settings, ledger.io, "events", then, now, letters.metadata) == ["large.json"]
+    assert lost_files(lake_settings, ledger.io, "events", now, now, letters.metadata) == []
+
+
 def test_the_state_database_goes_to_another_kind(
     request: pytest.FixtureRequest, lake: Settings, postgres: PostgresServer
 ) -> None:
@@ -571,12 +591,15 @@ def test_the_state_database_goes_to_another_kind(
     name = ("a.json", StoredFile("file:///a.json", 1, "e", at))
     LandingLog(lake.state.database, "events").append([name])
     head = LandingLog(lake.state.database, "events").head()
-    BreakerLog(lake.state.database, "events").pause(Query.STREAM, ("0", "1", "c"), {"bad": 1}, None)
+    BreakerLog(lake.state.database, "events").pause(
+        Query.STREAM, ("0", "1", "c"), {"bad": 1, "examples": [EXAMPLE]}, None
+    )
     proof = Proof("events", Kind.ALL, at, at, "me@here", Outcome.CLEAN, 0)
     file = ProvenFile("bronze.events", "file:///1.parquet", "t", 1, -(2**63))
     record(open_database(lake.state.database), proof, [file])
     for _ in range(2):  # to Postgres, and back
         folder = taken(lake)
+        assert EXAMPLE["raw"].encode() not in folder.storage.read(f"{folder.uri}/state.db")
         uri = postgres.new_database(PASSWORD) if lake.state.database.startswith("sqlite") else None
         BreakerLog(lake.state.database, "events").accept()
         lake = changed(lake, LAKE_LANDING_LOG_URI=uri)
@@ -586,7 +609,7 @@ def test_the_state_database_goes_to_another_kind(
         with transaction(open_database(lake.state.database)) as connection:
             assert last_clean(connection, "events") == (replace(proof, number=1), [file])
         [pause] = BreakerLog(lake.state.database, "events").paused()
-        assert (pause.found, pause.accepted_at) == ({"bad": 1}, None)  # as of the backup
+        assert (pause.found, pause.accepted_at) == ({"bad": 1, "examples": []}, None)  # as of the backup
 
 
 def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) -> None:
