@@ -61,7 +61,7 @@ class Reference:
 
     @property
     def lasts(self) -> str:
-        """The deadline in words; empty if there is none."""
+        """The deadline in words; empty without a deadline."""
         return f" until {self.until:%F %H:%M} UTC" if self.until else ""
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ def streams(settings: Settings) -> list[str]:
 
 
 def _streams_to_show(settings: Settings) -> list[str]:
-    """Return the streams with tables or a landing zone on this machine, or all streams if there are none."""
+    """Return the streams with tables or a landing zone on this machine, or all streams on a machine without these."""
     known = streams(settings)
     if not (settings.landing.uri.startswith("file://") and settings.catalog.warehouse_uri.startswith("file://")):
         return known  # looking there takes time, and sessions start often

@@ -83,7 +83,7 @@ def _midnight(value: str, zone: ZoneInfo) -> int:
     if not match:
         raise unfit(Reason.WRONG_FORMAT, "a date (yyyy-MM-dd)", value)
     local = _EPOCH + timedelta(microseconds=microseconds_of(value, *match.groups()))
-    # Like java.time: the earlier of two midnights; if there is none, later by as much as the clock was put forward.
+    # Like java.time: the earlier of two midnights; a missing midnight is moved by as much as the clock was put forward.
     return _since_epoch(local.replace(tzinfo=zone), value)
 
 

@@ -97,7 +97,7 @@ class Reasons:
     position: int | None = None
     size: int | None = None  # bytes; None if they were not kept
     excerpt: Excerpt | None = None
-    after_replay: str | None = None  # reasons that a replay would find; empty if there are none, None if unknown
+    after_replay: str | None = None  # reasons that a replay would find; empty for a good record, None if unknown
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def outlook(settings: Settings, stream: str) -> tuple[str, Sequence[Mapping[str,
 
 
 def after_replay(judge: Judge, codes: str, raw: bytes | None, size: int | None) -> str | None:
-    """Return the reasons that a replay would find in a dead letter; empty if there are none, None if unknown."""
+    """Return the reasons that a replay would find in a dead letter; empty for a good record, None if unknown."""
     if raw is None or len(raw) != size or not OF_BATCHES.isdisjoint(codes.split("+")):
         return None
     (found,) = judge.judge_units([raw])

@@ -157,7 +157,7 @@ def _verdict(verifications: Sequence["Verification"]) -> "Text":
 
 
 def _missing(found: "Verification") -> str:
-    """Return a text about tables that have not been filled yet; empty if there are none."""
+    """Return a text about tables that have not been filled yet; empty if all tables exist."""
     names = [result.missing for results in found.results.values() for result in results if result.missing]
     does, it = ("does", "it") if len(names) == 1 else ("do", "them")
     text = f"{', '.join(names)} {does} not exist yet: `consumer run {found.stream}` fills {it}."

@@ -70,7 +70,7 @@ class Booking:
 
 
 def difference(booking: Booking, account: Account) -> str:
-    """Return the differences between ledger and tables as text; empty if there are none."""
+    """Return the differences between ledger and tables as text; empty if they agree."""
     booked = {"units": booking.units, "bronze": booking.bronze, "rescued values": booking.rescued}
     booked |= _dead(booking.dead)
     held = {"units": account.rows, "bronze": account.bronze, "rescued values": account.rescued, **_dead(account.dead)}

@@ -78,7 +78,7 @@ def newest_marker(table: "Table | TableMetadata", query: str) -> Mapping[str, st
 
 
 def marker_in(properties: Mapping[str, str], query: str) -> Mapping[str, str]:
-    """Return the marker of a query from the properties of a table; empty if there is none."""
+    """Return the marker of a query from the properties of a table; empty without a marker."""
     return _marker(properties.get(MARKER + query))
 
 

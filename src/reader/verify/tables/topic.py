@@ -182,7 +182,7 @@ class TablesOfTopic:
         ]
 
     def micro_batches(self, partition: int, first: int, end: int) -> tuple[int, int]:
-        """Return the first and the last micro-batch with messages in a range of offsets; 0 if there is none."""
+        """Return the first and the last micro-batch with messages in a range of offsets; 0 without messages."""
         ((low, high),) = self._session.fetch(
             f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} "  # noqa: S608
             "WHERE part = ? AND place < ? AND behind > ?",
