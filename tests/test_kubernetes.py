@@ -196,7 +196,7 @@ def test_the_page_names_what_there_is() -> None:
     assert all((ROOT / path).exists() for path in re.findall(r"deploy/[\w./]+", block))
     assert apply.endswith("--kustomize deploy/kubernetes")
     page = (ROOT / "docs" / "operations" / "cluster.md").read_text()
-    assert SECRETS.keys() <= {*re.findall(r"`(\w+)`", page.partition("`lakeproof.env` has")[2].partition(".")[0])}
+    assert SECRETS.keys() <= {*re.findall(r"`(\w+)`", page.partition("`lakeproof.env` contains")[2].partition(".")[0])}
 
 
 def test_masters_of_kubernetes_are_completed_and_others_refused() -> None:
