@@ -1,7 +1,7 @@
 """Reasons for the failure of a query."""
 
 from consumer.iceberg.jvm import failed_outside, first_cause
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import LandingLog
@@ -16,7 +16,8 @@ def explained(failure: Exception, settings: Settings, stream: str | None = None)
         return full
     if stream:  # without a stream, the query depends on no lake
         try:  # an unavailable dependency is a clearer reason than the errors of Python and Java
-            open_catalog(settings).list_namespaces()
+            with catalog_errors():  # the client of a REST catalog may be open already
+                open_catalog(settings).list_namespaces()
             LandingLog(settings.state.database, stream)
         except UnavailableError as away:
             return away

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from tests.lakes import changed
+from tests.servers import RestCatalogServer
 
 from consumer.app.failures import explained
+from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -57,3 +60,12 @@ def test_what_the_jvm_failed_with(
         fail(spark._jvm, tmp_path)
     error = explained(caught.value, lake_settings, "events")
     assert (error.exit_code, error.message.startswith(words)) == (exit_code, True), error
+
+
+def test_a_rest_catalog_that_went_away_after_it_was_opened(lake_settings: Settings, tmp_path: Path) -> None:
+    with RestCatalogServer(tmp_path / "server", lake_settings.catalog.warehouse_uri) as server:
+        settings = changed(lake_settings, LAKE_CATALOG="rest", LAKE_CATALOG_URI=server.uri)
+        open_catalog(settings)  # one client per process: opening it again asks nothing of the server
+    error = explained(RuntimeError("it stopped unexpectedly"), settings, "events")
+    assert (error.exit_code, error.retryable) == (3, True)
+    assert error.message.startswith("Cannot read the catalog: ConnectionError")
