@@ -274,7 +274,8 @@ def test_what_spark_submit_says_stands_or_is_refused(cluster: Cluster, lake: Lak
             ["bash", "-e", "-c", script],
             env=environment,
             cwd=lake.folder,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # spark-submit copies the driver's log to its output
             text=True,
             timeout=PATIENCE,
             check=False,
@@ -282,16 +283,16 @@ def test_what_spark_submit_says_stands_or_is_refused(cluster: Cluster, lake: Lak
 
     without = run(submit.replace("--properties-file target/lakeproof.conf --load-spark-defaults", ""))
     assert without.returncode == 2
-    assert "lakeproof cluster conf" in without.stderr
+    assert "lakeproof cluster conf" in without.stdout
     other = run(submit, LAKE_DRIVER_MEMORY="3g")
     assert other.returncode == 2
-    assert "spark.driver.memory=700m, but LAKE_DRIVER_MEMORY is 3g" in other.stderr
+    assert "spark.driver.memory=700m, but LAKE_DRIVER_MEMORY is 3g" in other.stdout
     (lake.folder / "log").mkdir()
     (lake.folder / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.dir {lake.folder.as_uri()}/log\nspark.eventLog.compress false\n"
     )
     done = run(submit, SPARK_CONF_DIR=str(lake.folder))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     lake.check(1_000)
     events = "".join(path.read_text() for path in (lake.folder / "log").rglob("*") if path.is_file())
     assert '"App Name":"mine"' in events
