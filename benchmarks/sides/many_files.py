@@ -1,0 +1,98 @@
+"""Bronze over many small files: ``python -m benchmarks.sides.many_files FILES MICRO_BATCHES``."""
+
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from structlog.testing import capture_logs
+
+from benchmarks.rss import MemoryWatch
+from benchmarks.sides.counts import count
+from consumer.app.application import run_queries
+from consumer.app.landing import BronzeQuery
+from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.app.trigger import Trigger
+from lakeproof.settings import load_settings
+from lakeproof.state.landing_log import LandingLog
+from lakeproof.storage.local import local_path
+
+STREAM = "events"
+RECORDS = 10
+_FILES_OF_A_FOLDER = 1_000
+_WRITERS = 16
+_EVENT = {"user_id": "u1", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
+
+
+class _Progress(StreamingQueryListener):
+    """Reports of Spark's streaming query on micro-batches, each with the peaks of memory until then."""
+
+    def __init__(self, memory: MemoryWatch) -> None:
+        self.found: list[dict[str, Any]] = []
+        self._memory = memory
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        took = dict(event.progress.durationMs)
+        if "addBatch" in took:
+            peak = self._memory.peak
+            mib = {"driver_mib": peak.driver, "jvm_mib": peak.jvm, "workers_mib": peak.workers}
+            self.found.append({"trigger": took["triggerExecution"] / 1000, "spark": took, **mib})
+
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+
+def main() -> None:
+    """Land the files; then, timed, run the stream until everything is committed; print each micro-batch."""
+    files, micro_batches = int(sys.argv[1]), int(sys.argv[2])
+    os.environ["LAKE_MAX_FILES_PER_MICRO_BATCH"] = str(files)
+    os.environ["LAKE_SETTLE_SECONDS"] = "0"
+    settings = load_settings()
+    _land(Path(local_path(settings.landing.uri)) / STREAM, files * micro_batches)
+    with MemoryWatch(os.getpid()) as memory:
+        spark = start_session(settings, "benchmark: many files", PLANNING_ONLY)
+        progress = _Progress(memory)
+        spark.streams.addListener(progress)
+        began = time.perf_counter()
+        with capture_logs() as logged:
+            query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
+            run_queries(settings, [query], lambda: spark, available_now=True)
+        seconds = time.perf_counter() - began
+        taken = [line for line in logged if line["event"] == "micro-batch"]
+        deadline = time.monotonic() + 30
+        while len(progress.found) < len(taken) and time.monotonic() < deadline:
+            time.sleep(0.05)  # Spark reports progress from its own thread
+    spark.stop()
+    reports = progress.found[-len(taken) :]  # a new checkpoint starts with an empty micro-batch
+    found = [
+        {"files": line["files"], "seconds": line["seconds"], **line["phases"], **report}
+        for line, report in zip(taken, reports, strict=True)
+    ]
+    head = LandingLog(settings.state.database, STREAM).head()
+    counts = count(settings, bronze=f"bronze.{STREAM}", ledger=f"ledger.{STREAM}")
+    print(json.dumps({"seconds": seconds, "landed": head.seq, "micro_batches": found} | counts))
+
+
+def _land(root: Path, files: int) -> None:
+    """Write files of a few records, without a producer's protection against crashes."""
+
+    def write(first: int) -> None:
+        folder = root / f"hour-{first // _FILES_OF_A_FOLDER:06d}"
+        folder.mkdir(parents=True)
+        for number in range(first, min(first + _FILES_OF_A_FOLDER, files)):
+            records = [_EVENT | {"event_id": f"{number}-{each}"} for each in range(RECORDS)]
+            (folder / f"{number:09d}.json").write_text(json.dumps(records))
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(write, range(0, files, _FILES_OF_A_FOLDER)))
+
+
+if __name__ == "__main__":
+    main()
