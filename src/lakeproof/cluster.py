@@ -118,9 +118,11 @@ def find_jars(settings: Settings) -> list[str]:
     return jars
 
 
-def log_options(settings: Settings) -> list[str]:
-    """Return the options with which the driver's JVM writes its log to a file."""
+def driver_options(settings: Settings) -> list[str]:
+    """Return the options with which the driver's JVM writes its log to a file, and ends when it is out of memory."""
     return [
+        # Spark's threads end without a word when they run out of memory, and a micro-batch would wait forever.
+        "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs}",
         f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
@@ -142,7 +144,7 @@ def submit_properties(settings: Settings) -> dict[str, str]:
     """Return the properties that spark-submit needs, since they cannot change once its JVM runs."""
     return {
         **class_paths(find_jars(settings), is_remote=True),
-        "spark.driver.extraJavaOptions": " ".join(map(quoted_option, log_options(settings))),
+        "spark.driver.extraJavaOptions": " ".join(map(quoted_option, driver_options(settings))),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": settings.spark.python_of_executors,
         **executor_defaults(settings),

@@ -33,10 +33,10 @@ from lakeproof.catalog import HIDDEN, spark_properties
 from lakeproof.cluster import (
     QUICK_PYTHON,
     class_paths,
+    driver_options,
     executor_defaults,
     executor_properties,
     find_jars,
-    log_options,
     quoted_option,
 )
 from lakeproof.errors import UnavailableError
@@ -150,7 +150,7 @@ def end_session() -> None:
 
 def _of_jvm(settings: Settings, more: Sequence[str], archive_to: Path | None) -> list[str]:
     """Return the options of the driver's JVM."""
-    jvm = [*log_options(settings), "-XX:+UseParallelGC", *more]
+    jvm = [*driver_options(settings), "-XX:+UseParallelGC", *more]
     if archive_to:
         return [*jvm, f"-XX:ArchiveClassesAtExit={archive_to}", "-Xlog:disable"]
     archive = class_archive(settings)

@@ -125,6 +125,34 @@ def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> Non
     assert psutil.Process(gateway.proc.pid).environ()["LAKEPROOF_PYTHON"] == sys.executable
 
 
+OUT_OF_MEMORY = """
+from contextlib import suppress
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from consumer.app.session import start_session
+from lakeproof.settings import load_settings
+
+jvm = start_session(load_settings(), "test")._jvm
+with suppress(Py4JError):
+    jvm.java.util.ArrayList(2**31 - 1)
+print(SparkContext._gateway.proc.wait(60))
+"""
+
+
+@pytest.mark.all
+def test_a_jvm_that_is_out_of_memory_ends(lake_settings: Settings) -> None:
+    environment = {name: str(value) for name, value in variables(lake_settings).items() if value is not None}
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY],
+        env={**os.environ, **environment, "LAKE_SPARK_UI_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.split()[-1] == "3", done.stdout + done.stderr
+
+
 PLAIN = """
 import json, logging, os, sys
 import psutil
