@@ -58,7 +58,7 @@ class Master(Server):
 
 
 class Worker(Server):
-    """A worker of one core, with `variables` in the environment of its executors."""
+    """A worker of one core, with `variables` in the environment of its executors from its next start on."""
 
     name = "Spark's worker"
 
@@ -67,7 +67,7 @@ class Worker(Server):
     ) -> None:
         self._environment = environment
         self._master = master
-        self._variables = variables
+        self.variables = variables
         self._hidden = [str(path) for path in hidden] if _can_hide() else []
         super().__init__(folder)
 
@@ -84,7 +84,7 @@ class Worker(Server):
 
     def options(self) -> dict[str, Any]:
         own = {"HIDDEN": " ".join(self._hidden), "EMPTY": str(self.folder / "empty")}
-        return {"env": _bare() | own | self._variables, "cwd": self.folder / "work"}
+        return {"env": _bare() | own | dict(self.variables), "cwd": self.folder / "work"}
 
     def answers(self) -> bool:
         return answers(f"http://127.0.0.1:{self._page}/json/")

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
-from tests.chaos.scenarios import FILES, KAFKA, LOCAL, MINIO, Part, run_scenario, scenarios
+from tests.chaos.scenarios import CLUSTER, FILES, KAFKA, LOCAL, MINIO, Part, run_scenario, scenarios
 
 from lakeproof.contracts import SilverStrategy
 
@@ -25,6 +25,7 @@ class Storage(StrEnum):
     LOCAL = LOCAL
     MINIO = MINIO
     BOTH = "both"
+    CLUSTER = CLUSTER
 
 
 class Source(StrEnum):
@@ -36,7 +37,9 @@ class Source(StrEnum):
 
 
 def main(
-    storage: Annotated[Storage, typer.Option(help="Where the lakes lie.")] = Storage.BOTH,
+    storage: Annotated[
+        Storage, typer.Option(help="Where the lakes are; cluster: in MinIO, with tasks on a cluster.")
+    ] = Storage.BOTH,
     source: Annotated[Source, typer.Option(help="Where the batches come from.")] = Source.BOTH,
     kills: Annotated[int, typer.Option(min=1, help="Random kills, on each storage.")] = 50,
     seed: Annotated[int, typer.Option(help="Decides what lands, and when random kills come.")] = 1,
@@ -87,7 +90,8 @@ def main(
 def _options(folder: Path, where: str, catalog: Catalog, origin: str, seed: int) -> Options:
     """Return options; lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
     strategy = SilverStrategy.STATE if where == MINIO else SilverStrategy.MERGE
-    return Options(folder, where == MINIO, seed, catalog=catalog, strategy=strategy, kafka=origin == KAFKA)
+    in_minio, cluster = where != LOCAL, where == CLUSTER
+    return Options(folder, in_minio, seed, catalog=catalog, strategy=strategy, kafka=origin == KAFKA, cluster=cluster)
 
 
 if __name__ == "__main__":

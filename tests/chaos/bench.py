@@ -20,6 +20,7 @@ from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 from tests.chaos.servers import MinioServer, Proxy
 from tests.chaos.victim import LEASE_SECONDS, MUTANT, ORDERS
+from tests.cluster import Cluster
 from tests.lost_answers import REST_ANSWERS, PostgresProxy, RestProxy
 from tests.servers import KafkaServer, PostgresServer, RestCatalogServer
 
@@ -73,6 +74,8 @@ class Options:
         Strategy of silver in the lakes.
     kafka
         Whether batches are messages of a topic; otherwise they are files.
+    cluster
+        Whether tasks run on a standalone cluster with two workers; requires `minio` and a catalog in Postgres.
     """
 
     folder: Path
@@ -83,10 +86,13 @@ class Options:
     catalog: Catalog = Catalog.SQLITE
     strategy: SilverStrategy = SilverStrategy.MERGE
     kafka: bool = False
+    cluster: bool = False
 
     @property
     def where(self) -> str:
         """Storage, catalog and source, for the grid."""
+        if self.cluster:
+            return "cluster"
         storage = "minio" if self.minio else "local"
         catalog = "" if self.catalog is Catalog.SQLITE else f", {self.catalog}"
         return f"{storage}{catalog}{', kafka' * self.kafka}"
@@ -121,7 +127,11 @@ class Bench:
             self._direct = self.server.minio.settings()
             self._through_proxy = self._direct.model_copy(update={"endpoint_url": self.proxy.endpoint_url})
         if self.options.catalog is Catalog.POSTGRES:
-            self._postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
+            self.postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
+        if self.options.cluster:
+            minio, folder = self.server.minio, self.options.folder
+            keys = {"AWS_ACCESS_KEY_ID": minio.access_key, "AWS_SECRET_ACCESS_KEY": minio.secret_key}
+            self.cluster = self._stack.enter_context(Cluster(folder / "cluster", keys, [folder]))
         if self.options.kafka:
             self.broker = self._stack.enter_context(KafkaServer(self.options.folder / "kafka"))
         return self
@@ -183,6 +193,11 @@ class Bench:
             self._lake = TopicLake(home, bucket, self._direct, seed, others, broker=self.broker, sinks=sinks)
         else:
             self._lake = Lake(home, bucket, self._direct, seed, others, strategy or self.options.strategy)
+        if self.options.cluster:
+            # Tasks decide silver, so that executors also die between its stages.
+            self._lake.others |= {"LAKE_SILVER_DRIVER_ROWS": "0", "SPARK_LOCAL_IP": "127.0.0.1"}
+            self._lake.others |= {"LAKE_SPARK_MASTER": self.cluster.master.uri, "LAKE_EXECUTORS": "2"}
+            self._lake.others |= {"LAKE_SPARK_PYTHON": self.cluster.python}
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:
@@ -191,11 +206,11 @@ class Bench:
             self.catalog_proxy.close()
         if self.options.catalog is Catalog.POSTGRES:
             # Lose answers to Iceberg's commits only: PyIceberg's transactions end with a COMMIT.
-            proxy = PostgresProxy(self._postgres.port, lambda tag: self.loses_answers and tag == "UPDATE 1")
+            proxy = PostgresProxy(self.postgres.port, lambda tag: self.loses_answers and tag == "UPDATE 1")
             self.catalog_proxy = proxy
             return {
-                "LAKE_CATALOG_URI": proxy.through(self._postgres.new_database()),
-                "LAKE_LANDING_LOG_URI": self._postgres.new_database(),
+                "LAKE_CATALOG_URI": proxy.through(self.postgres.new_database()),
+                "LAKE_LANDING_LOG_URI": self.postgres.new_database(),
             }
         if self.options.catalog is Catalog.REST:
             if self._rest:  # one server is one catalog
@@ -271,6 +286,11 @@ class Bench:
         self.consumer = None
         if code != 0:
             raise BrokenError(f"on SIGTERM the consumer ended with {code}: {consumer.last_words()}")
+
+    def stop_hard(self) -> None:
+        """Kill the consumer with SIGKILL."""
+        if self.consumer:
+            self.consumer.end_all()
 
     def _begin(self, what: str, module: list[str], environment: dict[str, str]) -> Process:
         self._runs += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from tests.chaos import breakers, faults, kills, layers, maintained, operations, replays
+from tests.chaos import breakers, clusters, faults, kills, layers, maintained, operations, replays
 from tests.chaos.bench import Bench, BrokenError, Catalog, NotStruckError
 from tests.chaos.grid import Outcome, Row
 from tests.chaos.kafka import brokers, modes, sinks
@@ -20,7 +20,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import ModeName
 
 _TRIES = 3
-LOCAL, MINIO = "local", "minio"
+LOCAL, MINIO, CLUSTER = "local", "minio", "cluster"
 FILES, KAFKA = "files", "kafka"
 _SQLITE = (Catalog.SQLITE,)
 _BOTH = (FILES, KAFKA)
@@ -46,6 +46,8 @@ class Part(StrEnum):
     """The consumer is killed while it sends its tables to topics."""
     MODES = "modes"
     """The modes on Kafka alone are killed."""
+    CLUSTER = "cluster"
+    """Processes of a Spark cluster are killed, slow or cut off."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Scenario:
     sources: tuple[str, ...] = (FILES,)
 
     def fits(self, storage: str, catalog: Catalog, source: str) -> bool:
-        """Return whether the scenario applies. Catalog servers are tried with files on local storage."""
-        plain = catalog in _SQLITE or (storage, source) == (LOCAL, FILES)
+        """Return whether the scenario applies. Catalog servers are tried with files on local storage, or a cluster."""
+        plain = catalog in _SQLITE or (storage, source) == (LOCAL, FILES) or storage == CLUSTER
         return storage in self.storages and catalog in self.catalogs and source in self.sources and plain
 
 
@@ -77,6 +79,7 @@ def scenarios(random_kills: int) -> list[Scenario]:
         *_maintained(random_kills),
         *_sinks(random_kills),
         *_modes(random_kills),
+        *_clusters(random_kills),
     ]
 
 
@@ -400,6 +403,31 @@ def _maintained(kills: int) -> list[Scenario]:
         ),
         listed("two maintainers that do not see each other", maintained.two_maintainers, (FILES,)),
         listed(f"read all along, killed at {kills} random moments", maintained.read_all_along(kills)),
+    ]
+
+
+def _clusters(random_kills: int) -> list[Scenario]:
+    def listed(name: str, run: Callable[[Bench], Outcome]) -> Scenario:
+        return Scenario(name, run, (CLUSTER,), (Catalog.POSTGRES,), Part.CLUSTER)
+
+    steps = (*OF_BRONZE_STEPS, *LAYER_STEPS)
+    return [
+        *(listed(f"driver killed {step}", kills.at(step)) for step in steps),
+        *(
+            listed(f"{victim} killed {step}", clusters.killed(victim, step))
+            for victim in clusters.VICTIMS
+            for step in steps
+        ),
+        listed(f"cluster killed at {random_kills} random moments", clusters.at_random(random_kills)),
+        listed("tasks slow, copies committed first", clusters.speculated),
+        *(
+            listed(f"Postgres restarted {step}", clusters.postgres_restarted(step))
+            for step in (Step.BRONZE_APPENDED, Step.SILVER_LEDGER_APPENDED)
+        ),
+        listed("MinIO killed during a task's upload", faults.minio_killed(faults.DATA_PUT, "request")),
+        listed("MinIO killed during the driver's commit", faults.minio_killed(faults.METADATA_PUT, "response")),
+        listed("an executor that the storage refuses", clusters.cut_off),
+        listed("an executor whose clock is ahead", clusters.clocks_apart),
     ]
 
 
