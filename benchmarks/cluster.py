@@ -19,12 +19,12 @@ MASTERS = {"local[1]": 1, "local[2]": 2, "one worker": 1, "two workers": 2}
 _PARTS = {"driver": "driver's Python", "jvm": "driver's JVM", "executors": "JVMs of executors", "tasks": "tasks"}
 
 ABOUT = [
-    "Files of 1,000 records, 5 % of them bad and 5 % duplicates, lie in MinIO, catalog and landing log, in Postgres. "
-    "Bronze, silver and gold follow one after another, each until it has all rows. Workers have one core each, and see "
-    "neither the driver's files nor its Python (`tests/cluster.py`). **All processes share the two cores of one "
-    "machine**, MinIO and Postgres as well: a second worker brings no processor, so *efficiency* is less than on two "
-    "machines. *Processor* is what bronze, silver and gold took; *efficiency* is rows/s for each core, over that of "
-    "the same kind with one core.",
+    "Files of 1,000 records, 5 % of them bad and 5 % duplicates, lie in MinIO; catalog and landing log are in "
+    "Postgres. Bronze, silver and gold follow one after another, each until it has all rows. Workers have one core "
+    "each, and see neither the driver's files nor its Python (`tests/cluster.py`). **All processes share the two cores "
+    "of one machine**, MinIO and Postgres as well: a second worker brings no processor, so *efficiency* is less than "
+    "on two machines. *Processor* is what bronze, silver and gold took; *efficiency* is rows/s for each core, over "
+    "that of the same kind with one core.",
 ]
 
 

@@ -40,7 +40,7 @@ def main() -> None:
         with capture_logs() as logged:
             done = work()
         seconds, after = time.perf_counter() - began, _processor_seconds()
-        batches = [line["phases"] for line in logged if line["event"] == "micro-batch"]
+        batches = [line["phases"] for line in logged if "phases" in line]
         elapsed = {name: sum(each[name] for each in batches) for name in ("compute", "commit")} if batches else {}
         cpu = {part: after[part] - before.get(part, 0.0) for part in after}
         found.append({"phase": phase, "seconds": seconds, "micro_batches": len(batches), **elapsed, "cpu": cpu})
