@@ -63,9 +63,16 @@ class Worker(Server):
     name = "Spark's worker"
 
     def __init__(
-        self, folder: Path, environment: Path, master: str, variables: Mapping[str, str], hidden: Iterable[Path]
+        self,
+        folder: Path,
+        environment: Path,
+        master: str,
+        variables: Mapping[str, str],
+        hidden: Iterable[Path],
+        host: str,
     ) -> None:
         self._environment = environment
+        self._host = host
         self._master = master
         self.variables = variables
         self._hidden = [str(path) for path in hidden] if _can_hide() else []
@@ -77,7 +84,7 @@ class Worker(Server):
         (self.folder / "work").mkdir()
 
     def command(self) -> list[str]:
-        own = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self._page), "--cores", "1"]
+        own = ["--host", self._host, "--port", str(self.port), "--webui-port", str(self._page), "--cores", "1"]
         own += ["--memory", "2g", "--work-dir", str(self.folder / "work"), self._master]
         start = [*_spark_class(self._environment, "org.apache.spark.deploy.worker.Worker"), *own]
         return ["unshare", "--mount", "sh", "-c", _HIDING, "sh", *start] if self._hidden else start
@@ -125,9 +132,10 @@ class Cluster:
             self.master = stack.enter_context(Master(folder / "master", self.environment))
             self.workers = [
                 stack.enter_context(
-                    Worker(self.own / f"worker-{number}", self.environment, self.master.uri, variables, [ROOT, *hidden])
+                    Worker(self.own / name, self.environment, self.master.uri, variables, [ROOT, *hidden], host)
                 )
-                for number in range(2)
+                # Spark starts no copy of a slow task on a host that has an attempt.
+                for name, host in (("worker-0", "127.0.0.1"), ("worker-1", "127.0.0.2"))
             ]
             self._stack.push(stack.pop_all())
 

@@ -197,7 +197,7 @@ class Bench:
             # Tasks decide silver, so that executors also die between its stages.
             self._lake.others |= {"LAKE_SILVER_DRIVER_ROWS": "0", "SPARK_LOCAL_IP": "127.0.0.1"}
             self._lake.others |= {"LAKE_SPARK_MASTER": self.cluster.master.uri, "LAKE_EXECUTORS": "2"}
-            self._lake.others |= {"LAKE_SPARK_PYTHON": self.cluster.python}
+            self._lake.others |= {"LAKE_SPARK_PYTHON": self.cluster.python, "LAKE_MAX_FILES_PER_MICRO_BATCH": "16"}
         return self._lake
 
     def _databases(self, warehouse: str) -> dict[str, str]:

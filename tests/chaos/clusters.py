@@ -95,13 +95,12 @@ def speculated(bench: Bench) -> Outcome:
             process.suspend()
         try:
             bench.lake.land(12)
-            if not wait_until(lambda: _copies(log) > 0, STRIKE_SECONDS):
-                raise NotStruckError("no copy of a task was started")
             problem = bench.drain()
+            copies = _copies(log)  # Spark writes this log when a stage ends
         finally:
             for process in slowed:
                 process.resume()
-        outcome = Outcome(hits=_copies(log), problems=[problem] if problem else [])
+        outcome = Outcome(hits=copies, problems=[problem] if problem else [])
         time.sleep(_AWAY_SECONDS)  # the slow attempts write their files
         return _counted(bench, bench.recover(outcome))
 
