@@ -27,6 +27,7 @@ _RANDOM_VICTIMS = (*VICTIMS, "driver")
 _AWAY_SECONDS = 5
 _APART_MINUTES = 10
 _ENOUGH_TASKS = 20
+_DONE = "Finished task"
 _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 _SPECULATION = """\
 spark.speculation true
@@ -125,12 +126,10 @@ def postgres_restarted(step: Step) -> Run:
 def cut_off(bench: Bench) -> Outcome:
     """The storage refuses the keys of one of the two workers, until they are corrected."""
     bench.ready()
-    log = bench.lake.settings.logs / "spark.log"
-    before = log.read_text().count("Lost task")
-    with _worker_with(bench, {"AWS_SECRET_ACCESS_KEY": "wrong"}):
+    with _worker_with(bench, {"AWS_SECRET_ACCESS_KEY": "wrong"}) as work:
         with bench.lake.producing(every=2.0):  # its executor gets no tasks until it has registered
-            wait_until(lambda: log.read_text().count("Lost task") > before, STRIKE_SECONDS)
-        hits = log.read_text().count("Lost task") - before
+            wait_until(lambda: _said(work, "Exception in task") > 0, STRIKE_SECONDS, every=1.0)
+        hits = _said(work, "Exception in task")
     return _counted(bench, bench.recover(Outcome(hits=hits), may_end=True))
 
 
@@ -151,8 +150,8 @@ def clocks_apart(bench: Bench) -> Outcome:
     with _worker_with(bench, clock) as work, _consumer_with(bench, {"LAKE_SPARK_PYTHON": str(python)}):
         bench.ready()
         with bench.lake.producing(every=2.0):
-            wait_until(lambda: _tasks_done(work) > _ENOUGH_TASKS, 3 * STRIKE_SECONDS, every=1.0)
-        outcome = bench.recover(Outcome(hits=_tasks_done(work) if ahead > _APART_MINUTES - 1 else 0))
+            wait_until(lambda: _said(work, _DONE) > _ENOUGH_TASKS, 3 * STRIKE_SECONDS, every=1.0)
+        outcome = bench.recover(Outcome(hits=_said(work, _DONE) if ahead > _APART_MINUTES - 1 else 0))
         return _counted(bench, outcome)
 
 
@@ -234,7 +233,7 @@ def _copies(log: Path) -> int:
     return sum(all(part in line for part in started) for line in lines)
 
 
-def _tasks_done(work: Path) -> int:
-    """Return the number of tasks that the newest executor of a worker has finished."""
+def _said(work: Path, words: str) -> int:
+    """Return how often the log of a worker's newest executor has these words."""
     newest = max(work.glob("app-*/*/stderr"), key=lambda path: path.stat().st_mtime)
-    return newest.read_text(errors="replace").count("Finished task")
+    return newest.read_text(errors="replace").count(words)
