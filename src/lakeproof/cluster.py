@@ -53,14 +53,14 @@ def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
     places
         Percent-encoded addresses of folders and databases, by the setting or option that names them.
     """
-    own, shared = settings.spark, (settings.spark.shared or "").split(",")
+    own, shared = settings.spark, list(filter(None, (settings.spark.shared or "").split(",")))
     if not own.is_remote:
         return own.master
     unseen = [
         f"{name} ({path})"
         for name, uri in places.items()
         if (path := sqlite_path(uri) or (local_path(uri) if uri.startswith("file:") else None))
-        and not any(folder and path.is_relative_to(folder) for folder in shared)
+        and not _is_shared(path, shared)
     ]
     if unseen:
         raise UsageError(
@@ -74,6 +74,14 @@ def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
             f"Make it: lakeproof cluster pack {own.environment}",
         )
     return own.master
+
+
+def _is_shared(path: Path, shared: Sequence[str]) -> bool:
+    """Whether a path is in a shared folder, both as written and once symbolic links are followed."""
+    return all(
+        any(Path(found(path)).is_relative_to(found(folder)) for folder in shared)
+        for found in (os.path.abspath, os.path.realpath)
+    )
 
 
 def executor_properties(settings: Settings) -> dict[str, str]:

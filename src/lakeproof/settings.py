@@ -95,7 +95,7 @@ def _memory(text: str) -> str:
 
 
 def _folders(text: str) -> str:
-    return ",".join(str(folder(part.strip()).absolute()) for part in text.split(","))
+    return ",".join(str(folder(part.strip()).absolute()) for part in text.split(",") if part.strip())
 
 
 def _shortcuts(text: str) -> str:

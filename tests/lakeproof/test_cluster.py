@@ -75,6 +75,32 @@ def test_folders_that_are_declared_as_shared_are_accepted(shared: str, accepted:
             reachable(variables)
 
 
+def test_a_comma_too_many_shares_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    variables = {**REMOTE, "LAKE_WAREHOUSE": "warehouse", "LAKE_SPARK_SHARED": "/mnt/lake, ,"}
+    assert settings_of(variables).spark.shared == "/mnt/lake"
+    with pytest.raises(UsageError, match="LAKE_WAREHOUSE"):
+        reachable(variables)
+
+
+def test_a_path_that_leads_out_of_a_shared_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+    (shared / "out").symlink_to(own)
+    (own / "into").symlink_to(shared)
+    monkeypatch.chdir(shared)
+    variables = {**REMOTE, "LAKE_SPARK_SHARED": str(shared)}
+    for warehouse in ("../own", f"{shared}/../own", str(shared / "out"), str(own / "into")):
+        with pytest.raises(UsageError, match="LAKE_WAREHOUSE"):
+            reachable(variables | {"LAKE_WAREHOUSE": warehouse})
+    (tmp_path / "link").symlink_to(shared)
+    for folder in ("../shared", f"{own}/../shared"):
+        reachable(variables | {"LAKE_SPARK_SHARED": folder, "LAKE_WAREHOUSE": str(shared / "warehouse")})
+    linked = {"LAKE_SPARK_SHARED": str(tmp_path / "link"), "LAKE_WAREHOUSE": str(tmp_path / "link" / "warehouse")}
+    reachable(variables | linked)
+
+
 def test_a_rest_catalog_says_itself_where_tables_are() -> None:
     changes = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog:8181", "LAKE_WAREHOUSE": None}
     reachable(REMOTE | changes)
