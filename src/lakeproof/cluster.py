@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from lakeproof.addresses import encoded, sqlite_path
+from lakeproof.addresses import as_uri, encoded, sqlite_path
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
@@ -96,7 +96,8 @@ def executor_properties(settings: Settings) -> dict[str, str]:
         "spark.executor.memoryOverhead": own.executor_overhead,
     }
     if own.environment:
-        found["spark.archives"] = f"{own.environment}#{_UNPACKED}"
+        # Not as a path: behind a space, Spark takes # for a part of the name.
+        found["spark.archives"] = f"{as_uri(own.environment)}#{_UNPACKED}"
         found["spark.executorEnv.PYTHONPATH"] = _UNPACKED
     return {name: str(value) for name, value in found.items() if value is not None}
 
@@ -153,6 +154,6 @@ def submit_properties(settings: Settings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(map(quoted_option, log_options(settings))),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": settings.spark.python_of_executors,
-        **executor_defaults(settings),
+        # Not the defaults: the session sets them, unless a file of Spark does.
         **executor_properties(settings),
     }

@@ -158,5 +158,21 @@ def test_a_spark_submit_is_given_what_is_fixed_once_its_jvm_runs_and_no_secret(t
     assert "secret" not in str(found)
 
 
+def test_a_spark_submit_leaves_defaults_to_the_files_of_spark(tmp_path: Path) -> None:
+    """What its properties file says takes precedence over ``spark-defaults.conf``; the session sets our defaults."""
+    (tmp_path / "iceberg.jar").touch()
+    found = submit_properties(settings_of({"LAKE_JARS": tmp_path}))
+    assert not executor_defaults(settings_of({})).keys() & found.keys()
+    asked = submit_properties(settings_of({"LAKE_JARS": tmp_path, "LAKE_EXECUTOR_MEMORY": "2g"}))
+    assert asked["spark.executor.memory"] == "2g"
+
+
+def test_an_environment_may_be_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would take the # behind a path with a space for a part of the name."""
+    monkeypatch.chdir(tmp_path)
+    asked = executor_properties(settings_of(REMOTE | {"LAKE_SPARK_ENVIRONMENT": "a b/100%.tar.gz"}))
+    assert asked["spark.archives"].partition("#")[0] == f"{tmp_path.as_uri()}/a%20b/100%25.tar.gz"
+
+
 def test_options_of_a_jvm_are_quoted_as_spark_splits_them() -> None:
     assert quoted_option('-Da="b\\c d"') == '"-Da=\\"b\\\\c d\\""'
