@@ -38,9 +38,10 @@ _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
 CLICKSTREAM = "clickstream"  # name of the stream of the collector
 _OTHERS = {"LAKE_DEMO"}  # names that are used by scripts only
+_HOST = r"([^/\s:,\[\]]+|\[[0-9A-Fa-f:.]+\])"
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
-    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://(https?://)?[^/\s:]+(:\d+)?(/\S*)?"
+    rf"|spark://{_HOST}:\d+(,{_HOST}:\d+)*|yarn|k8s://(https?://)?{_HOST}(:\d+)?(/\S*)?"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _SHORTCUTS = ("archive", "files", "gateway", "workers")

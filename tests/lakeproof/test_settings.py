@@ -92,7 +92,11 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
 
 @pytest.mark.parametrize(
     "value",
-    ["local", "local[*]", "local[4]", "local[4,2]", "spark://a:7077", "spark://a:1,b:2", "yarn", "k8s://https://a"],
+    [
+        *("local", "local[*]", "local[4]", "local[4,2]", "yarn"),
+        *("spark://a:7077", "spark://a:1,b:2", "spark://[::1]:1,[fd00::2]:2"),
+        *("k8s://https://a", "k8s://https://[fd00::1]:6443/path"),
+    ],
 )
 def test_a_master_that_spark_has(value):
     assert settings_of({"LAKE_SPARK_MASTER": value}).spark.master == value

@@ -48,3 +48,19 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="Cannot write"):
         pack(tmp_path / "file" / "a.tar.gz", only_ours=True)
+
+
+def test_a_package_that_is_not_whole_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running driver may serve the archive, and the next one would send half of it."""
+    target = tmp_path / "a.tar.gz"
+    target.write_bytes(b"before")
+
+    def fail(*_: object, **__: object) -> None:
+        assert target.read_bytes() == b"before"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "add", fail)
+    with pytest.raises(UsageError, match="No space left"):
+        pack(target, only_ours=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+    assert target.read_bytes() == b"before"
