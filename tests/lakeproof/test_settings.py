@@ -236,6 +236,28 @@ def test_what_is_no_address_of_a_database_is_refused_without_its_password(addres
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("LAKE_ERASURE_KEY", "hush", "expected a length of at least 16, got"),
+        ("LAKE_SERVE_TOKEN", "hush", "expected at least 16"),
+        *(
+            (variable, "hush:hush\n", "control character")
+            for variable in (
+                *("LAKE_CATALOG_TOKEN", "LAKE_CATALOG_CREDENTIAL"),
+                *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "LAKE_SOURCE_SESSION_TOKEN"),
+            )
+        ),
+    ],
+)
+def test_a_secret_that_is_refused_is_not_shown(variable, value, expected):
+    """Clients show the headers that they refuse: a key with a line break would be in an error and in the log."""
+    rest = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}
+    with pytest.raises(UsageError, match=f"^{variable}: .*{expected}") as refused:
+        settings_of(rest | {variable: value})
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("address", "expected"),
     [
         ("postgresql://me:secret@db/lake", "postgresql://me:***@db/lake"),
