@@ -153,6 +153,15 @@ def test_a_connection_that_breaks_is_one_line(monkeypatch):
         storage.write_new("s3://bucket/key", b"")
 
 
+def test_a_header_that_is_refused_is_not_shown(monkeypatch):
+    """On the machines of a cluster, the AWS tools find keys that no setting has checked."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "hush\n")
+    with pytest.raises(UnavailableError, match="Invalid header value") as refused:
+        open_storage("s3://lake", S3Settings(endpoint_url="http://127.0.0.1:9")).read("s3://lake/a")
+    assert "hush" not in str(refused.value)
+
+
 def test_an_endpoint_without_a_scheme_is_a_usage_error():
     with pytest.raises(UsageError, match="AWS_ENDPOINT_URL"):
         check_bucket("s3://landing", S3Settings(endpoint_url="minio:9000"))
