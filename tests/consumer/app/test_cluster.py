@@ -1,10 +1,16 @@
 """The Python of executors is compared with the driver's. tests/test_cluster.py runs this file on a cluster."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
 from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, check_deploy_mode, check_image, differences
+from consumer.sources.files.source import FileSource
 from lakeproof.errors import UsageError
+from lakeproof.settings import settings_of
 
 OURS = dict.fromkeys((*_SAME, *_ANY), "1.0") | {"Python": "3.11"}
 
@@ -52,3 +58,11 @@ def test_kubernetes_needs_an_image_for_executors() -> None:
     with pytest.raises(UsageError, match="executors on Kubernetes are started from") as error:
         check_image("k8s://https://api:443", {}.get)
     assert "spark-defaults.conf" in error.value.hint
+
+
+def test_a_replay_needs_the_landing_zone_on_all_machines_as_well(tmp_path: Path) -> None:
+    """Tasks would find no file, and the attempts would say that it was removed."""
+    catalog: Any = SimpleNamespace(load_table=lambda _: SimpleNamespace(properties={}))
+    settings = settings_of({"LAKE_SPARK_MASTER": "spark://master:7077", "LAKE_HOME": tmp_path})
+    with pytest.raises(UsageError, match="do not see the landing zone of events"):
+        FileSource(settings, "events", "bronze-events", True).recall(catalog)
