@@ -76,6 +76,8 @@ def decide_in_tasks(
     spark: SparkSession, parts: Sequence[Scan], kept: Scan, found: Survey, oldest: Micros | None, decided: Decided
 ) -> DecidedRows:
     """Decide rows of bronze together with silver's rows of the same keys, and write them."""
+    if not parts:  # the rows were removed: the caller compares what is found with the ledger
+        return whole_of([], decided)
     contract = decided.contract
     buckets = max(len(parts), 1 + sum(map(rows_of, parts)) // _ROWS_PER_BUCKET)
 
