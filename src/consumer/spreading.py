@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
+from lakeproof.cluster import check_like_driver, installed
 from lakeproof.errors import LakeproofError
 
 ItemT = TypeVar("ItemT")
@@ -63,10 +64,15 @@ def register_beside_driver(spark: SparkSession, source: type[DataSource], python
 
 
 def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:
-    """Wrap `work` to return errors: an exception would reach the driver as the text of a stack trace."""
+    """Wrap `work` to return errors: an exception would reach the driver as the text of a stack trace.
+
+    A task whose packages differ from the driver's returns an error in place of other results.
+    """
+    ours = installed()
 
     def attempt(item: ItemT) -> ResultT | LakeproofError:
         try:
+            check_like_driver(ours)
             return work(item)
         except LakeproofError as error:
             return error

@@ -1,8 +1,11 @@
 """Spark clusters: the places that executors must reach, and the properties that they start with."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +16,10 @@ from lakeproof.storage.local import local_path
 
 QUICK_PYTHON = files("consumer") / "worker.sh"
 """Script that starts the driver's Python as a Spark worker."""
+SAME = ("lakeproof", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
+"""Packages that read pickles of the driver, or write and hash rows: they need the same version everywhere."""
+MISSING = "missing"
+"""The version of a package that is not installed."""
 _UNPACKED = "lakeproof-environment"  # folder into which an executor unpacks its Python packages
 _OF_DRIVER = ("sqlite-jdbc", "postgresql", "hadoop-", "spark-hadoop-cloud", "wildfly")
 """Prefixes of the names of jars that only a driver uses, for catalogs and checkpoints."""
@@ -81,6 +88,37 @@ def _is_shared(path: Path, shared: Sequence[str]) -> bool:
     return all(
         any(Path(found(path)).is_relative_to(found(folder)) for folder in shared)
         for found in (os.path.abspath, os.path.realpath)
+    )
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Return the versions of :data:`SAME` in this process."""
+    return {name: version_of(name) for name in SAME}
+
+
+def version_of(name: str) -> str:
+    """Return the version of a package, or :data:`MISSING`."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return MISSING
+
+
+def check_like_driver(ours: Mapping[str, str]) -> None:
+    """Refuse to work in a task if packages differ from the driver's: its executor may have joined after the start."""
+    theirs = installed()
+    if theirs != ours:
+        raise unlike(socket.gethostname(), ours, {name: theirs[name] for name in ours if theirs[name] != ours[name]})
+
+
+def unlike(host: str, ours: Mapping[str, str], wrong: Mapping[str, str]) -> UsageError:
+    """Return the error for packages of an executor that differ from the driver's."""
+    listed = ", ".join(f"{name} is {found}, not {ours[name]}" for name, found in wrong.items())
+    return UsageError(
+        f"The Python of the executor on {host} is not like the driver's: {listed}.",
+        "Install the same there, or set LAKE_SPARK_PYTHON to one that has it. Or send yours: `lakeproof cluster pack "
+        "environment.tar.gz`, then LAKE_SPARK_ENVIRONMENT=environment.tar.gz",
     )
 
 
