@@ -25,7 +25,7 @@ def pack(target: Path, *, only_ours: bool = False) -> int:
     part = target.with_name(f"{target.name}.part")  # a running driver may serve an older archive
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(part, "w:gz", compresslevel=1) as archive:
+        with tarfile.open(part, "w:gz", compresslevel=1, dereference=True) as archive:
             for package in _OURS:
                 archive.add(str(files(package)), package, filter=_kept)
             for each in own:
