@@ -26,6 +26,8 @@ _HINTS = {
     "NoSuchBucket": "Create the bucket, or use another one.",
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
+    "ExpiredToken": "Renew the keys and AWS_SESSION_TOKEN, or leave them unset for keys that the AWS tools renew.",
+    "RequestTimeTooSkewed": "Set the clock of the machine; on a cluster, it may be that of an executor.",
     "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
     "404": "Create the bucket, or use another one.",
