@@ -391,6 +391,7 @@ PRIVATE_ROOMS = {
     "consumer/app/cluster.py": "tests/consumer/app/test_contracts.py",
     "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
     "consumer/sources/files/stream.py": "tests/consumer/app/test_contracts.py",
+    "consumer/spreading.py": "tests/consumer/test_spreading.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }
 """Modules that may use a library beyond its public interface, and the tests of their assumptions."""

@@ -2,14 +2,18 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext
+from pyspark.core.broadcast import Broadcast, BroadcastPickleRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
+from lakeproof.cluster import check_like_driver, installed
 from lakeproof.errors import LakeproofError
 
 ItemT = TypeVar("ItemT")
@@ -30,8 +34,41 @@ def balanced(items: Iterable[ItemT], groups: int, cost: Callable[[ItemT], int]) 
 
 def in_tasks(context: SparkContext, items: Sequence[ItemT], work: Callable[[ItemT], ResultT]) -> list[ResultT]:
     """Process each item in a task; return the results in the same order, or raise the error of a task."""
-    # An RDD, not a DataFrame: a task maps an item to a result, so there are no rows to plan, encode and decode.
-    return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect()) if items else []
+    if not items:
+        return []
+    with tidied(context):
+        # An RDD, not a DataFrame: a task maps an item to a result, so there are no rows to plan, encode and decode.
+        return succeeded(context.parallelize(items, len(items)).map(attempted(work)).collect())
+
+
+class Broadcasts(BroadcastPickleRegistry):
+    """PySpark's registry of a thread's broadcasts, which also remembers their files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[str] = []
+
+    def add(self, bcast: Broadcast[Any]) -> None:
+        """Register a broadcast."""
+        super().add(bcast)
+        self.files.append(str(bcast._path))
+
+
+@contextmanager
+def tidied(context: SparkContext) -> Iterator[None]:
+    """Remove the files of the broadcasts that jobs of this thread made, once the jobs are done.
+
+    PySpark broadcasts a function with more than 1 MiB of data by a file, and would keep it until the driver ends.
+    """
+    files: list[str] = getattr(context._pickled_broadcast_vars, "files", [])  # a Broadcasts of our sessions
+    begin = len(files)
+    try:
+        yield
+    finally:
+        for file in files[begin:]:
+            with suppress(OSError):
+                Path(file).unlink()
+        del files[begin:]
 
 
 def dealt(rows: RowsT, numbers: Any) -> Iterator[tuple[int, RowsT]]:
@@ -63,10 +100,15 @@ def register_beside_driver(spark: SparkSession, source: type[DataSource], python
 
 
 def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:
-    """Wrap `work` to return errors: an exception would reach the driver as the text of a stack trace."""
+    """Wrap `work` to return errors: an exception would reach the driver as the text of a stack trace.
+
+    A task whose packages differ from the driver's returns an error in place of other results.
+    """
+    ours = installed()
 
     def attempt(item: ItemT) -> ResultT | LakeproofError:
         try:
+            check_like_driver(ours)
             return work(item)
         except LakeproofError as error:
             return error

@@ -67,9 +67,11 @@ def _loaded(properties: Mapping[str, str]) -> "Catalog":
 
 
 def _load(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
-    from pyiceberg.catalog import load_catalog
+    from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 
-    return load_catalog(CATALOG, **dict(properties))
+    own = dict(properties)
+    # `load_catalog` would add what PyIceberg's own file and variables say about a catalog of this name.
+    return AVAILABLE_CATALOGS[CatalogType(own["type"])](CATALOG, own)
 
 
 _shared = lru_cache(maxsize=4)(_load)
@@ -192,7 +194,7 @@ def metadata_text(content: bytes) -> str:
 
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:
-    """Return the properties for :func:`pyiceberg.catalog.load_catalog`."""
+    """Return the properties of the catalog for PyIceberg."""
     database = settings.catalog.uri
     if settings.catalog.kind == "rest":
         own = {"uri": database} | _rest_warehouse(settings) | rest_login(settings)

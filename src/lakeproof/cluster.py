@@ -1,18 +1,25 @@
 """Spark clusters: the places that executors must reach, and the properties that they start with."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
-from lakeproof.addresses import encoded, sqlite_path
+from lakeproof.addresses import as_uri, encoded, sqlite_path
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 
 QUICK_PYTHON = files("consumer") / "worker.sh"
 """Script that starts the driver's Python as a Spark worker."""
+SAME = ("lakeproof", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
+"""Packages that read pickles of the driver, or write and hash rows: they need the same version everywhere."""
+MISSING = "missing"
+"""The version of a package that is not installed."""
 _UNPACKED = "lakeproof-environment"  # folder into which an executor unpacks its Python packages
 _OF_DRIVER = ("sqlite-jdbc", "postgresql", "hadoop-", "spark-hadoop-cloud", "wildfly")
 """Prefixes of the names of jars that only a driver uses, for catalogs and checkpoints."""
@@ -53,14 +60,14 @@ def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
     places
         Percent-encoded addresses of folders and databases, by the setting or option that names them.
     """
-    own, shared = settings.spark, (settings.spark.shared or "").split(",")
+    own, shared = settings.spark, list(filter(None, (settings.spark.shared or "").split(",")))
     if not own.is_remote:
         return own.master
     unseen = [
         f"{name} ({path})"
         for name, uri in places.items()
         if (path := sqlite_path(uri) or (local_path(uri) if uri.startswith("file:") else None))
-        and not any(folder and path.is_relative_to(folder) for folder in shared)
+        and not _is_shared(path, shared)
     ]
     if unseen:
         raise UsageError(
@@ -76,6 +83,45 @@ def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
     return own.master
 
 
+def _is_shared(path: Path, shared: Sequence[str]) -> bool:
+    """Whether a path is in a shared folder, both as written and once symbolic links are followed."""
+    return all(
+        any(Path(found(path)).is_relative_to(found(folder)) for folder in shared)
+        for found in (os.path.abspath, os.path.realpath)
+    )
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Return the versions of :data:`SAME` in this process."""
+    return {name: version_of(name) for name in SAME}
+
+
+def version_of(name: str) -> str:
+    """Return the version of a package, or :data:`MISSING`."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return MISSING
+
+
+def check_like_driver(ours: Mapping[str, str]) -> None:
+    """Refuse to work in a task if packages differ from the driver's: its executor may have joined after the start."""
+    theirs = installed()
+    if theirs != ours:
+        raise unlike(socket.gethostname(), ours, {name: theirs[name] for name in ours if theirs[name] != ours[name]})
+
+
+def unlike(host: str, ours: Mapping[str, str], wrong: Mapping[str, str]) -> UsageError:
+    """Return the error for packages of an executor that differ from the driver's."""
+    listed = ", ".join(f"{name} is {found}, not {ours[name]}" for name, found in wrong.items())
+    return UsageError(
+        f"The Python of the executor on {host} is not like the driver's: {listed}.",
+        "Install the same there, or set LAKE_SPARK_PYTHON to one that has it. Or send yours: `lakeproof cluster pack "
+        "environment.tar.gz`, then LAKE_SPARK_ENVIRONMENT=environment.tar.gz",
+    )
+
+
 def executor_properties(settings: Settings) -> dict[str, str]:
     """Return the Spark properties of executors that are set explicitly."""
     own, asked = settings.spark, settings.spark.model_fields_set
@@ -88,7 +134,8 @@ def executor_properties(settings: Settings) -> dict[str, str]:
         "spark.executor.memoryOverhead": own.executor_overhead,
     }
     if own.environment:
-        found["spark.archives"] = f"{own.environment}#{_UNPACKED}"
+        # Not as a path: behind a space, Spark takes # for a part of the name.
+        found["spark.archives"] = f"{as_uri(own.environment)}#{_UNPACKED}"
         found["spark.executorEnv.PYTHONPATH"] = _UNPACKED
     return {name: str(value) for name, value in found.items() if value is not None}
 
@@ -147,6 +194,6 @@ def submit_properties(settings: Settings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(map(quoted_option, driver_options(settings))),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": settings.spark.python_of_executors,
-        **executor_defaults(settings),
+        # Not the defaults: the session sets them, unless a file of Spark does.
         **executor_properties(settings),
     }

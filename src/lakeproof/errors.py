@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LONGEST = 60
 _EXPECTED = {
     "string_type": "a string",
+    "string_too_short": "a length of at least {min_length}",
+    "too_short": "a length of at least {min_length}",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "int_type": "a number",

@@ -27,6 +27,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 
 from lakeproof.addresses import as_plain_uri, as_uri, database, folder, folder_or_address, sqlite_uri, without_password
 from lakeproof.errors import UsageError, expected
@@ -38,9 +39,10 @@ _S3_PREFIX = "AWS_"
 _DEFAULTS = ".env"
 CLICKSTREAM = "clickstream"  # name of the stream of the collector
 _OTHERS = {"LAKE_DEMO"}  # names that are used by scripts only
+_HOST = r"([^/\s:,\[\]]+|\[[0-9A-Fa-f:.]+\])"
 _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
-    r"|spark://[^/\s:,]+:\d+(,[^/\s:,]+:\d+)*|yarn|k8s://(https?://)?[^/\s:]+(:\d+)?(/\S*)?"
+    rf"|spark://{_HOST}:\d+(,{_HOST}:\d+)*|yarn|k8s://(https?://)?{_HOST}(:\d+)?(/\S*)?"
 )
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _SHORTCUTS = ("archive", "files", "gateway", "workers")
@@ -95,7 +97,7 @@ def _memory(text: str) -> str:
 
 
 def _folders(text: str) -> str:
-    return ",".join(str(folder(part.strip()).absolute()) for part in text.split(","))
+    return ",".join(str(folder(part.strip()).absolute()) for part in text.split(",") if part.strip())
 
 
 def _shortcuts(text: str) -> str:
@@ -118,6 +120,13 @@ def _token(text: str) -> SecretStr:
             "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
         )
     return SecretStr(text)
+
+
+def _sent(text: str) -> str:
+    """Check a secret that is sent in the headers of requests: clients show a header that they refuse."""
+    if not text.isprintable():
+        raise UsageError("it contains a control character, such as a line break at its end.", "Remove that.")
+    return text
 
 
 def _origins(text: str) -> str:
@@ -179,6 +188,7 @@ def _cached_jars() -> Path:
 _Folder = Annotated[Path, _checked(folder)]
 _Location = Annotated[str, _checked(folder_or_address)]
 _Database = Annotated[str, _checked(database), BeforeValidator(_database_file)]
+_SentSecret = Annotated[SecretStr, _checked(_sent)]
 
 
 class _Concern(BaseModel):
@@ -314,8 +324,8 @@ class CatalogSettings(_InHome, title="Catalog and tables"):
         alias="LAKE_WAREHOUSE",
         description="where Iceberg stores data and metadata; with a REST catalog, the name of one of its warehouses",
     )
-    token: SecretStr | None = Field(None, alias="LAKE_CATALOG_TOKEN", description="bearer token for a REST catalog")
-    credential: SecretStr | None = Field(
+    token: _SentSecret | None = Field(None, alias="LAKE_CATALOG_TOKEN", description="bearer token for a REST catalog")
+    credential: _SentSecret | None = Field(
         None,
         alias="LAKE_CATALOG_CREDENTIAL",
         description="CLIENT_ID:SECRET for requesting tokens for a REST catalog (OAuth2)",
@@ -762,9 +772,9 @@ class S3Settings(_Concern, title="S3", alias_generator=_with_prefix("AWS_")):
     secrets = ("access_key_id", "secret_access_key", "session_token")
 
     endpoint_url: str | None = Field(None, description="S3 endpoint, for MinIO and others")
-    access_key_id: str | None = Field(None, description="id of the S3 access key")
-    secret_access_key: SecretStr | None = Field(None, description="secret of the S3 access key")
-    session_token: SecretStr | None = Field(None, description="session token of a temporary S3 access key")
+    access_key_id: Annotated[str, _checked(_sent)] | None = Field(None, description="id of the S3 access key")
+    secret_access_key: _SentSecret | None = Field(None, description="secret of the S3 access key")
+    session_token: _SentSecret | None = Field(None, description="session token of a temporary S3 access key")
     region: str = Field("us-east-1", description="S3 region")
 
 
@@ -774,11 +784,11 @@ class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=
     endpoint_url: str | None = Field(
         None, description="S3 endpoint of streams with their own address; none: AWS_ENDPOINT_URL"
     )
-    access_key_id: str | None = Field(
+    access_key_id: Annotated[str, _checked(_sent)] | None = Field(
         None, description="id of the S3 access key for them, which only lists and reads; none: AWS_ACCESS_KEY_ID"
     )
-    secret_access_key: SecretStr | None = Field(None, description="secret of that access key")
-    session_token: SecretStr | None = Field(None, description="session token of that access key, if it is temporary")
+    secret_access_key: _SentSecret | None = Field(None, description="secret of that access key")
+    session_token: _SentSecret | None = Field(None, description="session token of that access key, if it is temporary")
     region: str = Field("", description="S3 region for them; none: AWS_REGION")
 
 
@@ -888,17 +898,26 @@ def settings_of(variables: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(fields.pop("") | fields)
     except ValidationError as error:
         first = error.errors()[0]
+        field = _field(first["loc"])
+        if field and SecretStr.__name__ in repr(field.annotation):
+            first["input"] = "***"
         message, hint = expected(first), "Correct it in the environment or in .env."
         if first["type"] == "value_error":
             message, hint = first["ctx"]["error"].args
         raise UsageError(f"{_variable(first['loc'])}: {message}", hint) from None
 
 
-def _variable(location: tuple[int | str, ...]) -> str:
-    """Return the variable that pydantic refused; for defaults, pydantic reports the field name."""
+def _field(location: tuple[int | str, ...]) -> FieldInfo | None:
+    """Return the field that pydantic refused: by its variable, or for defaults by its name; None if unknown."""
     *concern, name = map(str, location)
-    field = CONCERNS["".join(concern)].model_fields.get(name)
-    return field.alias if field and field.alias else name
+    fields = CONCERNS["".join(concern)].model_fields
+    return fields.get(name) or next((field for field in fields.values() if field.alias == name), None)
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    """Return the variable that pydantic refused."""
+    field = _field(location)
+    return field.alias if field and field.alias else str(location[-1])
 
 
 def _not_empty(variables: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""Replacement of tables: atomic in an SQL catalog, one table after another in a REST catalog."""
+"""Opening a catalog, and replacement of tables: atomic in an SQL catalog, one after another in a REST catalog."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
+from pyiceberg.utils.config import Config
 from sqlalchemy import event
 from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
@@ -82,3 +83,12 @@ def test_a_lost_answer_is_no_error(postgres: PostgresServer, lake_settings: Sett
     assert proxy.lost == ["COMMIT"]
     assert columns(catalog) == {"new"}
     proxy.close()
+
+
+def test_what_other_programs_configure_for_a_catalog_of_this_name_is_ignored(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark and DuckDB would use another storage, login or warehouse than PyIceberg."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__ENDPOINT", "http://elsewhere")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    assert "s3.endpoint" not in open_catalog(lake_settings).properties

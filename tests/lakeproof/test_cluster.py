@@ -75,6 +75,32 @@ def test_folders_that_are_declared_as_shared_are_accepted(shared: str, accepted:
             reachable(variables)
 
 
+def test_a_comma_too_many_shares_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    variables = {**REMOTE, "LAKE_WAREHOUSE": "warehouse", "LAKE_SPARK_SHARED": "/mnt/lake, ,"}
+    assert settings_of(variables).spark.shared == "/mnt/lake"
+    with pytest.raises(UsageError, match="LAKE_WAREHOUSE"):
+        reachable(variables)
+
+
+def test_a_path_that_leads_out_of_a_shared_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+    (shared / "out").symlink_to(own)
+    (own / "into").symlink_to(shared)
+    monkeypatch.chdir(shared)
+    variables = {**REMOTE, "LAKE_SPARK_SHARED": str(shared)}
+    for warehouse in ("../own", f"{shared}/../own", str(shared / "out"), str(own / "into")):
+        with pytest.raises(UsageError, match="LAKE_WAREHOUSE"):
+            reachable(variables | {"LAKE_WAREHOUSE": warehouse})
+    (tmp_path / "link").symlink_to(shared)
+    for folder in ("../shared", f"{own}/../shared"):
+        reachable(variables | {"LAKE_SPARK_SHARED": folder, "LAKE_WAREHOUSE": str(shared / "warehouse")})
+    linked = {"LAKE_SPARK_SHARED": str(tmp_path / "link"), "LAKE_WAREHOUSE": str(tmp_path / "link" / "warehouse")}
+    reachable(variables | linked)
+
+
 def test_a_rest_catalog_says_itself_where_tables_are() -> None:
     changes = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog:8181", "LAKE_WAREHOUSE": None}
     reachable(REMOTE | changes)
@@ -130,6 +156,22 @@ def test_a_spark_submit_is_given_what_is_fixed_once_its_jvm_runs_and_no_secret(t
     assert f"-Dlakeproof.logs={settings.logs}" in found["spark.driver.extraJavaOptions"]
     assert not {"spark.master", "spark.driver.memory", "spark.app.name"} & found.keys()
     assert "secret" not in str(found)
+
+
+def test_a_spark_submit_leaves_defaults_to_the_files_of_spark(tmp_path: Path) -> None:
+    """What its properties file says takes precedence over ``spark-defaults.conf``; the session sets our defaults."""
+    (tmp_path / "iceberg.jar").touch()
+    found = submit_properties(settings_of({"LAKE_JARS": tmp_path}))
+    assert not executor_defaults(settings_of({})).keys() & found.keys()
+    asked = submit_properties(settings_of({"LAKE_JARS": tmp_path, "LAKE_EXECUTOR_MEMORY": "2g"}))
+    assert asked["spark.executor.memory"] == "2g"
+
+
+def test_an_environment_may_be_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would take the # behind a path with a space for a part of the name."""
+    monkeypatch.chdir(tmp_path)
+    asked = executor_properties(settings_of(REMOTE | {"LAKE_SPARK_ENVIRONMENT": "a b/100%.tar.gz"}))
+    assert asked["spark.archives"].partition("#")[0] == f"{tmp_path.as_uri()}/a%20b/100%25.tar.gz"
 
 
 def test_options_of_a_jvm_are_quoted_as_spark_splits_them() -> None:

@@ -92,7 +92,11 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
 
 @pytest.mark.parametrize(
     "value",
-    ["local", "local[*]", "local[4]", "local[4,2]", "spark://a:7077", "spark://a:1,b:2", "yarn", "k8s://https://a"],
+    [
+        *("local", "local[*]", "local[4]", "local[4,2]", "yarn"),
+        *("spark://a:7077", "spark://a:1,b:2", "spark://[::1]:1,[fd00::2]:2"),
+        *("k8s://https://a", "k8s://https://[fd00::1]:6443/path"),
+    ],
 )
 def test_a_master_that_spark_has(value):
     assert settings_of({"LAKE_SPARK_MASTER": value}).spark.master == value
@@ -229,6 +233,28 @@ def test_what_is_no_address_of_a_database_is_refused_without_its_password(addres
     with pytest.raises(UsageError, match="LAKE_CATALOG_URI") as caught:
         settings_of({"LAKE_CATALOG_URI": address})
     assert "ss" not in caught.value.message.replace("address", "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("LAKE_ERASURE_KEY", "hush", "expected a length of at least 16, got"),
+        ("LAKE_SERVE_TOKEN", "hush", "expected at least 16"),
+        *(
+            (variable, "hush:hush\n", "control character")
+            for variable in (
+                *("LAKE_CATALOG_TOKEN", "LAKE_CATALOG_CREDENTIAL"),
+                *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "LAKE_SOURCE_SESSION_TOKEN"),
+            )
+        ),
+    ],
+)
+def test_a_secret_that_is_refused_is_not_shown(variable, value, expected):
+    """Clients show the headers that they refuse: a key with a line break would be in an error and in the log."""
+    rest = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}
+    with pytest.raises(UsageError, match=f"^{variable}: .*{expected}") as refused:
+        settings_of(rest | {variable: value})
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import structlog
@@ -16,18 +15,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from lakeproof.cluster import is_submitted
+from lakeproof.cluster import MISSING, SAME, is_submitted, unlike, version_of
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings, load_settings, secrets_of
 
 log = structlog.get_logger()
 
-_SAME = ("lakeproof", "lakeproof-native-judge", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
-"""Packages that read pickles of the driver, or write and hash rows: they need the same version everywhere."""
+_JUDGE = "lakeproof-native-judge"
+_SAME = (*SAME, _JUDGE)
+"""Packages whose versions must be the driver's; the judge may be missing."""
 _ANY = ("boto3", "confluent-kafka", "numpy", "pydantic", "structlog")
 """Packages that tasks need in any version."""
-_JUDGE = "lakeproof-native-judge"
-_MISSING = "missing"
 _PROBE = f"""
 import json, socket, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -35,7 +33,7 @@ def found(name):
     try:
         return version(name)
     except PackageNotFoundError:
-        return "{_MISSING}"
+        return "{MISSING}"
 sys.stdin.read()
 packages = {{name: found(name) for name in {(*_SAME, *_ANY)}}}
 print(json.dumps([socket.gethostname(), dict(packages, Python="%d.%d" % sys.version_info[:2])]))
@@ -137,7 +135,7 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
             f"The executors cannot run {python}: {why[0] if why else 'it failed'}.",
             "Set LAKE_SPARK_PYTHON to the Python on their machines.",
         ) from error
-    ours = {name: _version_of(name) for name in (*_SAME, *_ANY)} | {"Python": "{}.{}".format(*sys.version_info[:2])}
+    ours = {name: version_of(name) for name in (*_SAME, *_ANY)} | {"Python": "{}.{}".format(*sys.version_info[:2])}
     for host, theirs in sorted(found_there.items()):
         if problem := differences(host, ours, theirs, judge=settings.judge):
             raise problem
@@ -147,19 +145,14 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
 def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], judge: str) -> LakeproofError | None:
     """Return an error if an executor's packages differ from the driver's; a missing native judge is a warning."""
     wrong = {name: theirs[name] for name in ("Python", *_SAME) if theirs[name] != ours[name]}
-    wrong |= {name: _MISSING for name in _ANY if theirs[name] == _MISSING}
-    if judge != "native" and _MISSING in (wrong.get(_JUDGE), ours[_JUDGE]):
+    wrong |= {name: MISSING for name in _ANY if theirs[name] == MISSING}
+    if judge != "native" and MISSING in (wrong.get(_JUDGE), ours[_JUDGE]):
         wrong.pop(_JUDGE, None)
         if theirs[_JUDGE] != ours[_JUDGE]:
             log.warning("driver and executor judge differently fast: one has no native judge", executor=host)
     if not wrong:
         return None
-    listed = ", ".join(f"{name} is {found}, not {ours[name]}" for name, found in wrong.items())
-    return UsageError(
-        f"The Python of the executor on {host} is not like the driver's: {listed}.",
-        "Install the same there, or set LAKE_SPARK_PYTHON to one that has it. Or send yours: `lakeproof cluster pack "
-        "environment.tar.gz`, then LAKE_SPARK_ENVIRONMENT=environment.tar.gz",
-    )
+    return unlike(host, ours, wrong)
 
 
 def _executors(context: SparkContext) -> int:
@@ -174,10 +167,3 @@ def _probe(context: SparkContext, python: str) -> dict[str, dict[str, str]]:
     java: Any = context._jsc
     lines = java.parallelize(list(range(cores)), cores).pipe([python, "-c", _PROBE]).collect()
     return dict(json.loads(line) for line in lines)
-
-
-def _version_of(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return _MISSING

@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 from consumer.app.cluster import check_executors, check_image, java_property, submitted_gateway
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.memory import MEMORY
+from consumer.spreading import Broadcasts
 from lakeproof.catalog import HIDDEN, spark_properties
 from lakeproof.cluster import (
     QUICK_PYTHON,
@@ -228,6 +229,7 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
         # After the JVM has read Spark's own files, which take precedence.
         conf.setAll([each for each in executor_defaults(settings).items() if java_property(gateway, each[0]) is None])
     context = SparkContext(conf=conf.setAll(list(properties.items())), gateway=gateway)
+    context._pickled_broadcast_vars = Broadcasts()
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, interrupted)  # Spark's handler would raise KeyboardInterrupt
     _ENDS.callback(MEMORY.forget)

@@ -16,8 +16,10 @@ import consumer.layers.gold.tasks
 import consumer.layers.samples.sample
 import consumer.layers.silver.tasks
 import consumer.modes.tasks  # noqa: F401
+from lakeproof.cluster import installed
 
 if __name__ == "__main__":
+    installed()  # of what was imported: packages may be replaced before a worker is forked
     sys.path[:] = [path for path in sys.path if ".jar" not in path]
     for path in [path for path in sys.path_importer_cache if ".jar" in path]:
         del sys.path_importer_cache[path]

@@ -12,7 +12,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
-from consumer.spreading import attempted, succeeded
+from consumer.spreading import attempted, succeeded, tidied
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
 
@@ -58,7 +58,8 @@ def write_in_tasks(rows: DataFrame, write: Callable[[Iterator[pa.RecordBatch]], 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(attempt(batches))]})
 
-    found = map_in_arrow(rows, work, "written binary").collect()
+    with tidied(rows.sparkSession.sparkContext):
+        found = map_in_arrow(rows, work, "written binary").collect()
     return succeeded(pickle.loads(row.written) for row in found)  # noqa: S301 - our own
 
 

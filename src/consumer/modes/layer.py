@@ -131,7 +131,7 @@ class ModeLayer(Layer[Plan]):
             pieces = _checked(read.map(_head).collect())
             kept = self._decide(pieces, plan)
             if has_rows:
-                masks = [np.packbits(mask).tobytes() for mask in kept]
+                masks = [(len(mask), np.packbits(mask).tobytes()) for mask in kept]
                 yield lambda: _checked(read.map(attempted(partial(write_kept, work, masks))).collect())
         finally:
             if has_rows:

@@ -13,6 +13,7 @@ from consumer.modes.sinks import ASIDE, KEPT, Folder, aside_messages, kept_messa
 from consumer.modes.windows import AMOUNT
 from consumer.sources.envelope import Envelope, Headers, Messages, header_column
 from consumer.sources.kafka.read import OffsetRange, envelopes
+from lakeproof.errors import UnavailableError
 from lakeproof.kafka.modes import Mode, ModeName
 from lakeproof.kafka.offsets import OFFSET_DIGITS
 from lakeproof.kafka.sending import Sending
@@ -61,10 +62,16 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
     return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
 
 
-def write_kept(work: Work, kept: Sequence[bytes], piece: Piece) -> None:
-    """Write the rows of a piece whose bits are set in its item of `kept`."""
+def write_kept(work: Work, kept: Sequence[tuple[int, bytes]], piece: Piece) -> None:
+    """Write the rows of a piece whose bits are set in its item of `kept`, which begins with their number."""
     table = KEPT.empty_table() if piece.rows is None else piece.rows
-    mask = np.unpackbits(np.frombuffer(kept[piece.index], np.uint8), count=table.num_rows).astype(bool)
+    count, bits = kept[piece.index]
+    if table.num_rows != count:  # an executor was lost, and the messages were read again
+        raise UnavailableError(
+            f"Messages of {work.mode.topic} changed while a micro-batch was processed: the topic was compacted.",
+            "Run the consumer again, to repeat the micro-batch.",
+        )
+    mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=count).astype(bool)
     rows = table.filter(pa.array(mask))
     mode = work.mode
     if mode.parquet:

@@ -3,6 +3,7 @@
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
@@ -21,9 +22,10 @@ _LEFT_OUT = re.compile(r"(^|/)(__pycache__|tests|pyspark/(jars|examples|licenses
 def pack(target: Path, *, only_ours: bool = False) -> int:
     """Write a compressed archive of lakeproof and its requirements, or of lakeproof alone; return the size in bytes."""
     own = [distribution("lakeproof")] if only_ours else list(_required())
+    part = target.with_name(f"{target.name}.part")  # a running driver may serve an older archive
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+        with tarfile.open(part, "w:gz", compresslevel=1, dereference=True) as archive:
             for package in _OURS:
                 archive.add(str(files(package)), package, filter=_kept)
             for each in own:
@@ -32,8 +34,12 @@ def pack(target: Path, *, only_ours: bool = False) -> int:
                     is_ours = each.name == "lakeproof" and file.parts[0] in _OURS
                     if path.is_file() and not _LEFT_OUT.search(str(file)) and not is_ours and path.suffix != ".pth":
                         archive.add(path, str(file))
+        part.replace(target)
     except OSError as error:
         raise UsageError(f"Cannot write {target}: {error.strerror}.", "Give another file.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
     return target.stat().st_size
 
 

@@ -1,6 +1,7 @@
 """Storage in an S3 bucket, of MinIO or any other server."""
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +26,16 @@ _HINTS = {
     "NoSuchBucket": "Create the bucket, or use another one.",
     "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
     "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
+    "ExpiredToken": "Renew the keys and AWS_SESSION_TOKEN, or leave them unset for keys that the AWS tools renew.",
+    "RequestTimeTooSkewed": "Set the clock of the machine; on a cluster, it may be that of an executor.",
     "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
     "404": "Create the bucket, or use another one.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
+
+# The value may be a secret with a line break.
+_REFUSED_HEADER = re.compile(r"(Invalid header value).*", re.DOTALL)
 
 # Metadata by which a put that is repeated after a lost answer recognizes its own object.
 _PUT_ID = "lakeproof-put-id"
@@ -194,4 +200,5 @@ def _asking(what: str, absent: Exception | None = None, changed: Exception | Non
         if changed and code in ("412", "PreconditionFailed"):
             raise changed from None
         hint = "Check AWS_ENDPOINT_URL, and that the server is running."
-        raise UnavailableError(f"{what}: {error}.", _HINTS.get(code or type(error).__name__, hint)) from error
+        text = _REFUSED_HEADER.sub(r"\1", str(error))
+        raise UnavailableError(f"{what}: {text}.", _HINTS.get(code or type(error).__name__, hint)) from error

@@ -1,10 +1,19 @@
 """The Python of executors is compared with the driver's. tests/test_cluster.py runs this file on a cluster."""
 
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.app.cluster import _ANY, _JUDGE, _MISSING, _SAME, check_deploy_mode, check_image, differences
+from consumer.app.cluster import _ANY, _JUDGE, _SAME, check_deploy_mode, check_image, differences
+from consumer.sources.files.source import FileSource
+from consumer.spreading import attempted
+from lakeproof.cluster import MISSING, installed
 from lakeproof.errors import UsageError
+from lakeproof.settings import settings_of
 
 OURS = dict.fromkeys((*_SAME, *_ANY), "1.0") | {"Python": "3.11"}
 
@@ -16,7 +25,7 @@ def test_equal_versions_are_accepted_and_other_versions_of_some() -> None:
 
 @pytest.mark.parametrize(
     ("name", "theirs"),
-    [("Python", "3.12"), ("pyarrow", "0.9"), ("lakeproof", "missing"), ("numpy", _MISSING)],
+    [("Python", "3.12"), ("pyarrow", "0.9"), ("lakeproof", "missing"), ("numpy", MISSING)],
 )
 def test_what_differs_is_one_line_that_says_where_and_what_to_do(name: str, theirs: str) -> None:
     error = differences("machine-7", OURS, OURS | {name: theirs}, "auto")
@@ -26,8 +35,22 @@ def test_what_differs_is_one_line_that_says_where_and_what_to_do(name: str, thei
     assert "lakeproof cluster pack" in error.hint
 
 
+def test_a_task_with_another_version_ends_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor may join after the start, with a Python that was updated meanwhile."""
+    done = list[int]()
+    attempt = attempted(done.append)
+    attempt(1)
+    theirs = installed() | {"pyarrow": "0.9"}
+    monkeypatch.setattr("lakeproof.cluster.installed", lambda: theirs)
+    refused = attempt(2)
+    assert isinstance(refused, UsageError)
+    assert f"is not like the driver's: pyarrow is 0.9, not {version('pyarrow')}." in refused.message
+    assert "LAKE_SPARK_PYTHON" in refused.hint
+    assert done == [1]
+
+
 def test_a_native_judge_may_be_missing_unless_it_is_asked_for_but_not_be_another_one() -> None:
-    without, other = OURS | {_JUDGE: _MISSING}, OURS | {_JUDGE: "0.9"}
+    without, other = OURS | {_JUDGE: MISSING}, OURS | {_JUDGE: "0.9"}
     with capture_logs() as logs:
         assert differences("a", OURS, without, "auto") is None
         assert differences("a", without, OURS, "auto") is None
@@ -52,3 +75,11 @@ def test_kubernetes_needs_an_image_for_executors() -> None:
     with pytest.raises(UsageError, match="executors on Kubernetes are started from") as error:
         check_image("k8s://https://api:443", {}.get)
     assert "spark-defaults.conf" in error.value.hint
+
+
+def test_a_replay_needs_the_landing_zone_on_all_machines_as_well(tmp_path: Path) -> None:
+    """Tasks would find no file, and the attempts would say that it was removed."""
+    catalog: Any = SimpleNamespace(load_table=lambda _: SimpleNamespace(properties={}))
+    settings = settings_of({"LAKE_SPARK_MASTER": "spark://master:7077", "LAKE_HOME": tmp_path})
+    with pytest.raises(UsageError, match="do not see the landing zone of events"):
+        FileSource(settings, "events", "bronze-events", True).recall(catalog)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from consumer.modes.checkpoint import Checkpoint, Commit, pinned
 from consumer.modes.kept import KeyFile, Keys, Progress, decide, follow, read_keys, write_keys
 from consumer.modes.plan import Plan, next_end, tasks_between
-from consumer.modes.sinks import Folder
+from consumer.modes.sinks import KEPT, Folder
+from consumer.modes.tasks import Piece, Work, write_kept
 from consumer.modes.windows import AMOUNT, OPEN, as_final, merged, split_final, touched, windows_of
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.topic import Extent
@@ -107,6 +108,21 @@ def test_files_of_ids_are_merged_and_removed_when_they_are_old(tmp_path: Path) -
     assert keys.known([b"9", b"10", b"73"], None) == [False, True, True]
     follow(keys, checkpoint, None, [], None)
     assert (keys.progress, keys.known([b"10"], None)) == (None, [False])
+
+
+def test_a_piece_that_was_read_again_with_other_messages_is_not_written(tmp_path: Path) -> None:
+    """After the loss of an executor, a task reads again what a compaction may have removed meanwhile."""
+    settings = settings_of({"LAKE_HOME": tmp_path, "LAKE_DEDUPE_PARQUET": str(tmp_path / "kept")})
+    mode = mode_of(ModeName.DEDUPE, settings)
+    work = Work(mode, 0, None, 0, settings.kafka, settings.limits, settings.s3)
+    kept = [(2, np.packbits([False, True]).tobytes())]
+    whole = pa.table({name: pa.nulls(2, kind) for name, kind in zip(KEPT.names, KEPT.types, strict=True)}, KEPT)
+    write_kept(work, kept, Piece(0, rows=whole))
+    (written,) = (tmp_path / "kept").iterdir()
+    written.unlink()
+    with pytest.raises(UnavailableError, match="changed while"):
+        write_kept(work, kept, Piece(0, rows=whole.slice(1)))
+    assert not list((tmp_path / "kept").iterdir())
 
 
 @given(batches=st.lists(st.lists(EVENTS, max_size=8), max_size=5), size=st.sampled_from([1, 7, 60]))

@@ -48,3 +48,31 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="Cannot write"):
         pack(tmp_path / "file" / "a.tar.gz", only_ours=True)
+
+
+def test_a_package_that_is_not_whole_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running driver may serve the archive, and the next one would send half of it."""
+    target = tmp_path / "a.tar.gz"
+    target.write_bytes(b"before")
+
+    def fail(*_: object, **__: object) -> None:
+        assert target.read_bytes() == b"before"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "add", fail)
+    with pytest.raises(UsageError, match="No space left"):
+        pack(target, only_ours=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+    assert target.read_bytes() == b"before"
+
+
+def test_files_are_packed_not_links_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installers may link files of an environment to a cache, which executors lack."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (tmp_path / "cached.py").write_text("pass")
+    (package / "module.py").symlink_to(tmp_path / "cached.py")
+    monkeypatch.setattr("lakeproof.install.pack.files", lambda _: package)
+    pack(tmp_path / "a.tar.gz", only_ours=True)
+    with tarfile.open(tmp_path / "a.tar.gz") as archive:
+        assert archive.getmember("consumer/module.py").isreg()

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from botocore.exceptions import ConnectionClosedError
+from botocore.exceptions import ClientError, ConnectionClosedError
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
@@ -151,6 +151,30 @@ def test_a_connection_that_breaks_is_one_line(monkeypatch):
     monkeypatch.setattr(client, "put_object", broken)
     with pytest.raises(UnavailableError, match=r"Cannot write .*: Connection was closed"):
         storage.write_new("s3://bucket/key", b"")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"), [("ExpiredToken", "AWS_SESSION_TOKEN"), ("RequestTimeTooSkewed", "the clock of the machine")]
+)
+def test_keys_that_expired_and_a_wrong_clock_are_no_server_that_is_away(monkeypatch, code, says):
+    def refused(**_put):
+        raise ClientError({"Error": {"Code": code, "Message": ""}}, "PutObject")
+
+    settings = S3Settings(endpoint_url="http://127.0.0.1", access_key_id="a", secret_access_key="b")
+    storage = S3Storage(client := s3_client(settings), "bucket", "")
+    monkeypatch.setattr(client, "put_object", refused)
+    with pytest.raises(UnavailableError) as error:
+        storage.write_new("s3://bucket/key", b"")
+    assert says in error.value.hint
+
+
+def test_a_header_that_is_refused_is_not_shown(monkeypatch):
+    """On the machines of a cluster, the AWS tools find keys that no setting has checked."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "hush\n")
+    with pytest.raises(UnavailableError, match="Invalid header value") as refused:
+        open_storage("s3://lake", S3Settings(endpoint_url="http://127.0.0.1:9")).read("s3://lake/a")
+    assert "hush" not in str(refused.value)
 
 
 def test_an_endpoint_without_a_scheme_is_a_usage_error():

@@ -15,7 +15,7 @@ from consumer.iceberg.tasks import Written, gathered, write_batches
 from consumer.layers.gold.columns import aggregated, in_windows, micros
 from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.layers.gold.touched import Windows, remembered, window_texts
-from consumer.spreading import attempted, dealt, succeeded
+from consumer.spreading import attempted, dealt, succeeded, tidied
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
 from lakeproof.settings import S3Settings
@@ -57,10 +57,11 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
         return _write(succeeded(each for _, each in mine), wanted)
 
     attempt = attempted(write)
-    found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
-    if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
-        found = found.partitionBy(tasks, int)
-    return gathered(succeeded(found.mapPartitions(lambda mine: [attempt(mine)]).collect()))
+    with tidied(spark.sparkContext):
+        found = spark.sparkContext.parallelize(parts, len(parts)).flatMap(deal)
+        if tasks > 1:  # all rows of a window go to one task; of sessions, all rows of the same keys
+            found = found.partitionBy(tasks, int)
+        return gathered(succeeded(found.mapPartitions(lambda mine: [attempt(mine)]).collect()))
 
 
 def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:

@@ -20,7 +20,7 @@ from consumer.layers.silver.compared import as_kept, compared_of, counts_as
 from consumer.layers.silver.content import keys
 from consumer.layers.silver.tasks import ROW, Decided, DecidedPart, DecidedRows, lost_table, whole_of, write_part
 from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, IN_SILVER, KEY, Micros, decide, watermarks
-from consumer.spreading import attempted, dealt, succeeded
+from consumer.spreading import attempted, dealt, succeeded, tidied
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
 from lakeproof.tables.names import CONTENT_HASH, INGESTED_AT, MICRO_BATCH_ID
@@ -76,6 +76,8 @@ def decide_in_tasks(
     spark: SparkSession, parts: Sequence[Scan], kept: Scan, found: Survey, oldest: Micros | None, decided: Decided
 ) -> DecidedRows:
     """Decide rows of bronze together with silver's rows of the same keys, and write them."""
+    if not parts:  # the rows were removed: the caller compares what is found with the ledger
+        return whole_of([], decided)
     contract = decided.contract
     buckets = max(len(parts), 1 + sum(map(rows_of, parts)) // _ROWS_PER_BUCKET)
 
@@ -107,10 +109,11 @@ def decide_in_tasks(
 
     attempt, context = attempted(write), spark.sparkContext
     scans = [*enumerate(parts), *((None, part) for part in parts_of(spark, kept))]
-    shuffled = context.parallelize(scans, len(scans)).flatMap(deal).partitionBy(buckets, int)
-    # Each task that writes gets its part of bronze with the verdicts on it.
-    written = context.parallelize(list(enumerate(parts)), 1).union(shuffled.mapPartitions(decide_bucket))
-    results = written.partitionBy(len(parts), int).mapPartitions(lambda mine: [attempt(mine)]).collect()
+    with tidied(context):
+        shuffled = context.parallelize(scans, len(scans)).flatMap(deal).partitionBy(buckets, int)
+        # Each task that writes gets its part of bronze with the verdicts on it.
+        written = context.parallelize(list(enumerate(parts)), 1).union(shuffled.mapPartitions(decide_bucket))
+        results = written.partitionBy(len(parts), int).mapPartitions(lambda mine: [attempt(mine)]).collect()
     return whole_of(succeeded(results), decided)
 
 

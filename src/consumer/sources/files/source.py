@@ -123,12 +123,13 @@ class FileSource(Source[LandedFile]):
         """Check that the landing zone is the recorded one; the first time, record it, and where its files begin."""
         check_comes_from(self._stream, catalog.load_table(stream_tables(self._stream).ledger).properties, None)
         self._found = open_landing_zone(catalog, self._settings, self._stream)
-        check_reachable(self._settings, {f"the landing zone of {self._stream}": self.root})
+        self._check_reachable()
 
     def recall(self, catalog: Catalog) -> None:
         """Read the landing zone from the ledger."""
         ledger = catalog.load_table(stream_tables(self._stream).ledger).properties
         self._found = landing_zone(self._settings, self._stream, ledger)
+        self._check_reachable()
 
     def resume(self, ledger: Table, accounted: str | None) -> None:
         """Find where to resume; with `available_now`, also discover all files that have landed."""
@@ -208,6 +209,9 @@ class FileSource(Source[LandedFile]):
         if self._found is None:
             raise RuntimeError("A source is prepared before it is resumed.")
         return self._found
+
+    def _check_reachable(self) -> None:
+        check_reachable(self._settings, {f"the landing zone of {self._stream}": self.root})
 
     def _discover_all(self) -> int:
         discovery = Discovery(self._zone, self._log, timedelta(seconds=self._settings.landing.settle_seconds))

@@ -207,6 +207,18 @@ def test_rows_that_were_deleted_from_bronze_stop_silver(
     assert rows(lake_settings, "silver.events") == []
 
 
+@pytest.mark.parametrize("in_driver", [True, False])
+def test_silver_stops_as_well_if_no_row_is_left(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, in_driver: bool
+) -> None:
+    settings = lake_settings if in_driver else changed(lake_settings, LAKE_SILVER_DRIVER_ROWS=0)
+    land_some(settings, first=True)
+    drain_directly(settings)
+    open_catalog(settings).load_table("bronze.events").delete()
+    with pytest.raises(LakeproofError, match=r"has 0 rows of .* in micro-batch 0, but its ledger counted"):
+        decide_all(session_of(settings), settings)
+
+
 def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
