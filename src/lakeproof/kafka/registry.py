@@ -6,7 +6,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, responses
 from typing import Any
 from urllib.parse import quote
 
@@ -56,13 +56,17 @@ class Registry:
             raise self._incompatible(contract)
         if status != HTTPStatus.OK:
             raise self._refused(status, found)
+        if not isinstance(found.get("id"), int):
+            raise UnavailableError(
+                f"{self._url} does not answer like a schema registry: it assigned no id.",
+                "Check LAKE_SCHEMA_REGISTRY_URL, and what is between here and the registry.",
+            )
         return int(found["id"])
 
     def _incompatible(self, contract: Contract) -> IncompatibleError:
         status, found = self._ask("GET", f"/subjects/{quote(self.subject, safe='')}/versions/latest")
-        lines = []
-        if status == HTTPStatus.OK:
-            lines = list(differences(json.loads(found["schema"]), json_schema(contract)))
+        registered = _object(str(found.get("schema")).encode()) if status == HTTPStatus.OK else {}
+        lines = list(differences(registered, json_schema(contract))) if registered else []
         more = [f"and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
         return IncompatibleError(
             f"The schema registry refuses contract {contract.version} of {contract.stream}: it cannot read what was "
@@ -73,7 +77,7 @@ class Registry:
         )
 
     def _refused(self, status: int, found: dict[str, Any]) -> LakeproofError:
-        text = str(found.get("message") or HTTPStatus(status).phrase).rstrip(".")
+        text = str(found.get("message") or responses.get(status, "no reason")).rstrip(".")
         message = f"The schema registry at {self._url} answered {status}: {text}."
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
             return UnavailableError(message, "Check the registry.")
@@ -89,11 +93,12 @@ class Registry:
             login = b64encode(f"{self._settings.username}:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {login}")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            try:
+                answer = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
+            except urllib.error.HTTPError as error:
+                answer = error  # an answer with another status
+            with answer:
                 return answer.status, _object(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, _object(error.read())
         except (OSError, HTTPException) as error:
             raise UnavailableError(
                 f"The schema registry at {self._url} does not respond: {getattr(error, 'reason', None) or error}.",
