@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from tests.lakes import changed
@@ -13,6 +15,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.tables.schemas import bronze_schema, ensure_tables
+from reader.catalogs import catalog_of
 from reader.connect import Session, connect
 from reader.rest_facade import serve_catalog
 
@@ -130,6 +133,50 @@ def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its
             session.sql("SELEC 1")
     assert "127.0.0.1:1" in caught.value.message
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(None, UnavailableError), (500, UnavailableError), (404, LakeproofError)])
+def test_a_server_of_files_that_is_away_or_fails_is_an_outage_but_not_a_file_that_is_gone(
+    lake_settings: Settings, status: int | None, kind: type[LakeproofError]
+) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status or 200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        if status is None:
+            server.shutdown()
+            server.server_close()
+        own = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "LAKE_LANDING": "s3://bucket/landing"}
+        settings = changed(lake_settings, **own, AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+        with connect(settings) as session, pytest.raises(LakeproofError) as caught:
+            session.fetch("SELECT * FROM 's3://bucket/rows.parquet'")
+        server.shutdown()
+    assert type(caught.value) is kind
+    assert "\n" not in caught.value.message
+
+
+def test_a_catalog_that_goes_away_while_near_names_are_looked_for(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, answers = catalog_of(lake_settings), [[]]  # to the statement itself
+
+    def answer(*_: object) -> list[object]:
+        if not answers:
+            raise ConnectionError("away")
+        return answers.pop()
+
+    with connect(lake_settings, catalog) as session:
+        monkeypatch.setattr(catalog, "namespaces", answer)
+        with pytest.raises(UnavailableError, match="Cannot read the catalog: ConnectionError: away"):
+            session.fetch("SELECT * FROM bronze.nothing")
 
 
 def test_metadata_that_is_gone_is_one_clear_line(lake_settings: Settings, append: Append) -> None:
