@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
 """Pattern for names of secret properties, valid in Python and Java."""
+_OWN = ("lakeproof", "consumer", "reader")
 _OF_FILES = ("s3.", "client.", "py-io-impl")
 _BUSY_SECONDS = 60  # SQLite: commits that gave up earlier on a locked catalog left orphan files
 _GZIP = b"\x1f\x8b"
@@ -90,7 +92,17 @@ def catalog_errors() -> Iterator[None]:
     except LakeproofError:
         raise
     except Exception as error:
+        if _is_mistake(error):  # as an outage, it would be tried again for ever
+            raise
         raise unreadable(error) from error
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Return whether our own code is wrong: libraries raise such errors, too, for answers that they do not expect."""
+    if not isinstance(error, AttributeError | NameError | TypeError):
+        return False
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _OWN
 
 
 def unreadable(error: Exception) -> UnavailableError:

@@ -1,8 +1,9 @@
-"""Replacement of tables: atomic in an SQL catalog, one table after another in a REST catalog."""
+"""Replacement of tables: atomic in an SQL catalog, one table after another in a REST catalog. Errors of a catalog."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -14,7 +15,8 @@ from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from lakeproof.catalog import database_of, open_catalog, replace_tables
+from lakeproof.catalog import catalog_errors, database_of, open_catalog, replace_tables, table_or_none
+from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 
 TABLES = {"silver.a__new": "silver.a", "ledger.a__new": "ledger.a"}
@@ -46,6 +48,14 @@ def filled(catalog: Catalog) -> Catalog:
 def columns(catalog: Catalog) -> set[str]:
     """Return the columns of the tables that readers use."""
     return {name for table in TABLES.values() for name in catalog.load_table(table).schema().column_names}
+
+
+def test_a_mistake_of_our_own_is_no_outage_but_one_of_a_library_may_be(catalog: Catalog) -> None:
+    nothing: Any = None
+    with pytest.raises(AttributeError), catalog_errors():
+        table_or_none(nothing, "silver.a")
+    with pytest.raises(UnavailableError, match="Cannot read the catalog: TypeError"), catalog_errors():
+        catalog.load_table(nothing)
 
 
 @pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
