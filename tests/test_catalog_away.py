@@ -9,6 +9,7 @@ from tests.lakes import changed, variables
 from tests.servers import RestCatalogServer
 from typer.testing import CliRunner
 
+from consumer.cli import app as consumer_app
 from consumer.layers.bronze.replay import ReplayLayer
 from consumer.sources.files.source import FileSource
 from lakeproof.catalog import open_catalog
@@ -49,9 +50,12 @@ def doctor(settings: Settings) -> None:
     raise found.error
 
 
+def environment(settings: Settings) -> dict[str, str]:
+    return {name: str(value) for name, value in variables(settings).items()}
+
+
 def contract_apply(settings: Settings) -> None:
-    environment = {name: str(value) for name, value in variables(settings).items()}
-    error = CliRunner().invoke(app, ["contract", "apply", "events"], env=environment).exception
+    error = CliRunner().invoke(app, ["contract", "apply", "events"], env=environment(settings)).exception
     assert error
     raise error
 
@@ -72,6 +76,13 @@ def test_the_outage_is_reported(away: Settings, call: Callable[[Settings], objec
     assert (error.exit_code, error.retryable) == (3, True)
     assert error.message.startswith("Cannot read the catalog: ConnectionError")
     assert error.hint
+
+
+def test_a_retention_that_the_outage_prevents_can_be_tried_again(away: Settings) -> None:
+    command = ["retain", "events", "--older-than", "30d"]
+    done = CliRunner().invoke(consumer_app, command, env=environment(away))
+    assert done.output.startswith("events: Cannot read the catalog: ConnectionError")
+    assert done.exit_code == 3
 
 
 def test_manifests_that_verify_cannot_read(lake_settings: Settings) -> None:
