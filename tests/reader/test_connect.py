@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from contextlib import ExitStack
 
 import pytest
+from tests.answers import answering
 from tests.lakes import changed
 from tests.reader.lake import Append, rows
+from tests.servers import free_port
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -139,26 +140,12 @@ def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its
 def test_a_server_of_files_that_is_away_or_fails_is_an_outage_but_not_a_file_that_is_gone(
     lake_settings: Settings, status: int | None, kind: type[LakeproofError]
 ) -> None:
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status or 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        if status is None:
-            server.shutdown()
-            server.server_close()
-        own = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "LAKE_LANDING": "s3://bucket/landing"}
-        settings = changed(lake_settings, **own, AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+    with ExitStack() as serving:
+        uri = serving.enter_context(answering(status)) if status else f"http://127.0.0.1:{free_port()}"
+        own = {"AWS_ENDPOINT_URL": uri, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        settings = changed(lake_settings, LAKE_LANDING="s3://bucket/landing", **own)
         with connect(settings) as session, pytest.raises(LakeproofError) as caught:
             session.fetch("SELECT * FROM 's3://bucket/rows.parquet'")
-        server.shutdown()
     assert type(caught.value) is kind
     assert "\n" not in caught.value.message
 

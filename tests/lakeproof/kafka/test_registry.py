@@ -3,16 +3,13 @@
 import json
 import urllib.request
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.answers import answering
 from tests.servers import RegistryServer, free_port
 
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
@@ -108,30 +105,6 @@ def test_something_else_that_answers(registry: RegistryServer) -> None:
         other.register(CONTRACT)
 
 
-@contextmanager
-def answering(status: int, body: bytes, length: int | None = None) -> Iterator[Registry]:
-    """Serve one answer to every request, like a proxy in front of a registry; `length` is its Content-Length."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.send_header("Content-Length", str(length or len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_PUT = do_GET  # noqa: N815 - the names that http.server looks for
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield Registry(RegistrySettings(url=f"http://127.0.0.1:{server.server_port}"), "t")
-        finally:
-            server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "length", "words"),
     [
@@ -144,17 +117,18 @@ def answering(status: int, body: bytes, length: int | None = None) -> Iterator[R
 def test_a_proxy_that_answers_in_place_of_the_registry(
     status: int, body: bytes, length: int | None, words: str
 ) -> None:
-    with answering(status, body, length) as registry, pytest.raises(UnavailableError, match=words) as error:
-        registry.register(CONTRACT)
+    with answering(status, body, length) as uri, pytest.raises(UnavailableError, match=words) as error:
+        Registry(RegistrySettings(url=uri), "t").register(CONTRACT)
     assert error.value.hint
 
 
 def test_a_refusal_without_the_registered_schema() -> None:
-    with answering(409, b"<html>Conflict</html>") as registry, pytest.raises(LakeproofError, match="answered 409"):
-        registry.check(CONTRACT)
+    with answering(409, b"<html>Conflict</html>") as uri, pytest.raises(LakeproofError, match="answered 409"):
+        Registry(RegistrySettings(url=uri), "t").check(CONTRACT)
     for schema in (b"{}", b'{"schema": "syntax = proto3;"}', b'{"schema": 1, "is_compatible": false}'):
-        with answering(200, schema) as registry:
-            assert "The registry does not say why" in str(registry._incompatible(CONTRACT))
+        with answering(200, schema) as uri:
+            refused = Registry(RegistrySettings(url=uri), "t")._incompatible(CONTRACT)
+        assert "The registry does not say why" in str(refused)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8081", "ftp://host", "http://", "http://user:word@host", "http://h/?a=b"])
