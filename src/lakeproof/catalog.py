@@ -214,6 +214,8 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     else:
         uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
         own = {"uri": uri, "warehouse": settings.catalog.warehouse_uri}
+        if not sqlite_path(database):  # the server may close a connection that is idle for long
+            own |= {"pool_pre_ping": "true"}
     if scheme_of(settings.catalog.warehouse_uri) == "file":
         own["py-io-impl"] = "lakeproof.file_io.PlainFileIO"
     return {"type": settings.catalog.kind} | own | _s3_file_io(settings.s3)

@@ -58,6 +58,14 @@ def test_a_mistake_of_our_own_is_no_outage_but_one_of_a_library_may_be(catalog: 
         catalog.load_table(nothing)
 
 
+@pytest.mark.parametrize("catalog", ["postgres"], indirect=True)
+def test_a_connection_that_the_server_has_closed_is_replaced(catalog: Catalog, postgres: PostgresServer) -> None:
+    with database_of(catalog).connect() as connection:
+        own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    postgres.end_session(own)
+    assert catalog.table_exists("silver.a")
+
+
 @pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
 def test_tables_are_replaced(catalog: Catalog) -> None:
     replace_tables(catalog, TABLES)
