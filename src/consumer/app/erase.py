@@ -50,6 +50,7 @@ from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.kafka.topic import NoTopicError
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
@@ -374,28 +375,34 @@ class _Erasure:
     def _forget_in_topics(self, *, in_source: bool) -> None:
         """Send tombstones to compacted topics, and note the matches in other topics."""
         settings, done = self._settings, self._done
-        recorded = recorded_topic(self._ledger_properties())
-        for name in sorted(self._topics() | ({recorded.topic} if recorded else set())):
+        recorded, sent = recorded_topic(self._ledger_properties()), self._sent()
+        for name in sorted(sent | self._to_send() | ({recorded.topic} if recorded else set())):
             is_read = recorded is not None and name == recorded.topic
             try:
                 found = forget_in_topic(settings.kafka, name, self._condition, is_ours=in_source or not is_read)
             except LakeproofError as error:
-                done.elsewhere.append(f"The topic {name} could not be searched: {error.message}")
+                # Not for a topic that is gone, or that nothing was sent to: there may be no brokers at all.
+                is_left = name in sent and not isinstance(error, NoTopicError)
+                (done.remains if is_left else done.elsewhere).append(
+                    f"The topic {name} could not be searched: {error.message}"
+                )
                 continue
             done.topics[name] = found
             if found.messages:
                 done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
 
-    def _topics(self) -> set[str]:
-        """Return the topics that tables of the stream were ever sent to, or will be."""
-        settings = self._settings
-        positions = SinkPositions(settings.state.database)
-        names = [*tables_of_stream(settings, self._stream), *self._of_no_product()]
-        sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
-        asked = asked_to_run(settings, [self._stream], None)
-        sent |= {each.alerts.topic for each in asked.samples if each.alerts}
+    def _sent(self) -> set[str]:
+        """Return the topics that tables of the stream were ever sent to."""
+        positions = SinkPositions(self._settings.state.database)
+        names = [*tables_of_stream(self._settings, self._stream), *self._of_no_product()]
+        return {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
+
+    def _to_send(self) -> set[str]:
+        """Return the topics of alerts, and those that tables of the stream will be sent to."""
+        asked = asked_to_run(self._settings, [self._stream], None)
+        alerts = {each.alerts.topic for each in asked.samples if each.alerts}
         writes = (place for layer in layers_of(asked) for place in layer.writes)
-        return sent | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
+        return alerts | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
 
     def _search(self, *, keep_landed: bool) -> None:
         """Search all files of the tables, and the published, landed and archived files."""

@@ -46,6 +46,10 @@ class Extent:
     end: int
 
 
+class NoTopicError(UnavailableError):
+    """The brokers answer, and do not have a topic."""
+
+
 class Topic:
     """A topic."""
 
@@ -185,7 +189,7 @@ def unavailable(
 
     code = error.code() if error else None
     if code in (Kind.UNKNOWN_TOPIC_OR_PART, Kind._UNKNOWN_TOPIC, Kind._UNKNOWN_PARTITION):
-        return UnavailableError(
+        return NoTopicError(
             f"Kafka at {kafka.bootstrap_servers} has no topic {topic}.",
             "Create the topic, or check --topic and LAKE_KAFKA_BOOTSTRAP_SERVERS.",
         )
