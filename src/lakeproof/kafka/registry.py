@@ -38,9 +38,11 @@ class Registry:
         """Check that a contract can be registered."""
         path = f"/compatibility/subjects/{quote(self.subject, safe='')}/versions/latest"
         status, found = self._ask("POST", path, _body(contract))
-        if status == HTTPStatus.OK and not found.get("is_compatible", True):
+        if status == HTTPStatus.OK and "is_compatible" not in found:
+            raise self._unlike("it does not say whether the contract is compatible")
+        if status == HTTPStatus.OK and not found["is_compatible"]:
             raise self._incompatible(contract)
-        if status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+        if status != HTTPStatus.OK and (status != HTTPStatus.NOT_FOUND or not found):
             raise self._refused(status, found)
 
     def register(self, contract: Contract) -> int:
@@ -57,10 +59,7 @@ class Registry:
         if status != HTTPStatus.OK:
             raise self._refused(status, found)
         if not isinstance(found.get("id"), int):
-            raise UnavailableError(
-                f"{self._url} does not answer like a schema registry: it assigned no id.",
-                "Check LAKE_SCHEMA_REGISTRY_URL, and what is between here and the registry.",
-            )
+            raise self._unlike("it assigned no id")
         return int(found["id"])
 
     def _incompatible(self, contract: Contract) -> IncompatibleError:
@@ -74,6 +73,12 @@ class Registry:
             f"{'; '.join([*lines[:_SHOWN], *more]) or 'The registry does not say why'}.",
             f"Make the change compatible (see `lakeproof contract diff`), or change the compatibility of "
             f"{self.subject} in the registry.",
+        )
+
+    def _unlike(self, what: str) -> UnavailableError:
+        return UnavailableError(
+            f"{self._url} does not answer like a schema registry: {what}.",
+            "Check LAKE_SCHEMA_REGISTRY_URL, and what is between here and the registry.",
         )
 
     def _refused(self, status: int, found: dict[str, Any]) -> LakeproofError:

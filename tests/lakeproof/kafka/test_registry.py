@@ -122,6 +122,12 @@ def test_a_proxy_that_answers_in_place_of_the_registry(
     assert error.value.hint
 
 
+@pytest.mark.parametrize(("status", "kind"), [(200, UnavailableError), (404, UsageError)])
+def test_a_proxy_accepts_no_contract(status: int, kind: type[LakeproofError]) -> None:
+    with answering(status, b"<html>Log in</html>") as uri, pytest.raises(kind):
+        Registry(RegistrySettings(url=uri), "t").check(CONTRACT)
+
+
 def test_a_refusal_without_the_registered_schema() -> None:
     with answering(409, b"<html>Conflict</html>") as uri, pytest.raises(LakeproofError, match="answered 409"):
         Registry(RegistrySettings(url=uri), "t").check(CONTRACT)
