@@ -106,6 +106,10 @@ class QueryStatus:
     breaker: Mapping[str, Any] | None = None
 
 
+class NothingYetError(UsageError):
+    """No query has run yet."""
+
+
 Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
@@ -119,7 +123,7 @@ def status(settings: Settings, names: Sequence[str], *, recent: bool = False) ->
     found = list(_of_modes(settings, modes))
     streams = [name for name in names if name not in modes]
     if names and not streams and not found:
-        raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
+        raise NothingYetError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
         found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
     database = settings.state.database
@@ -285,7 +289,7 @@ def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, rec
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
         known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
         if not known and needed:
-            raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
+            raise NothingYetError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
             yield from _of_stream(settings, catalog, stream, recent=recent)
 
