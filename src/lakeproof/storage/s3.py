@@ -28,6 +28,7 @@ _HINTS = {
     "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
     "404": "Create the bucket, or use another one.",
+    "ProfileNotFound": "Check AWS_PROFILE, and the files of AWS in which it is defined.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
 
@@ -73,18 +74,19 @@ def s3_client(s3: S3Settings) -> "S3Client":
         return value.get_secret_value() if value else None
 
     try:
-        return boto3.client(
-            "s3",
-            endpoint_url=s3.endpoint_url,
-            aws_access_key_id=s3.access_key_id,
-            aws_secret_access_key=secret(s3.secret_access_key),
-            aws_session_token=secret(s3.session_token),
-            region_name=s3.region,
-            config=Config(
-                retries={"mode": "standard", "max_attempts": 5},
-                s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
-            ),
-        )
+        with _asking("Cannot use S3"):
+            return boto3.client(
+                "s3",
+                endpoint_url=s3.endpoint_url,
+                aws_access_key_id=s3.access_key_id,
+                aws_secret_access_key=secret(s3.secret_access_key),
+                aws_session_token=secret(s3.session_token),
+                region_name=s3.region,
+                config=Config(
+                    retries={"mode": "standard", "max_attempts": 5},
+                    s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
+                ),
+            )
     except ValueError:
         raise UsageError(
             f"AWS_ENDPOINT_URL is not a valid URL: {s3.endpoint_url}.", "Use a URL like http://127.0.0.1:9000."

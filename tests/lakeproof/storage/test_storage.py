@@ -158,6 +158,12 @@ def test_an_endpoint_without_a_scheme_is_a_usage_error():
         check_bucket("s3://landing", S3Settings(endpoint_url="minio:9000"))
 
 
+def test_a_profile_that_is_missing_is_one_line_and_a_hint(monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    with pytest.raises(UnavailableError, match=r"Cannot use S3: .*\(missing\)(?s:.*)Check AWS_PROFILE"):
+        open_storage("s3://bucket/folder", S3Settings(endpoint_url="http://127.0.0.1:2"))
+
+
 def test_an_unknown_scheme_is_a_usage_error():
     with pytest.raises(UsageError, match="gs://bucket"):
         open_storage("gs://bucket", NO_S3)
