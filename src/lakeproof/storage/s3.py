@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -118,7 +118,7 @@ class S3Storage:
                 head = self._client.head_object(Bucket=self._bucket, Key=self._key(uri))
         except FileAbsentError:
             return None
-        return StoredFile(uri, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"])
+        return StoredFile(uri, head["ContentLength"], _tag_of(head, uri), head["LastModified"])
 
     def _list(self, start_after: str) -> Iterator[StoredFile]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -142,7 +142,10 @@ class S3Storage:
             wanted["IfMatch"] = f'"{etag}"'
         changed = FileChangedError(uri, "it was overwritten")
         with _asking(f"Cannot read {uri}", absent=FileAbsentError(uri), changed=changed):
-            return self._client.get_object(**wanted)["Body"].read()
+            answer = self._client.get_object(**wanted)
+            if etag and _tag_of(answer, uri) != etag:  # a server that ignores the condition
+                raise changed
+            return answer["Body"].read()
 
     def now(self) -> datetime:
         """Return the time of the server, in whole seconds."""
@@ -175,6 +178,13 @@ class S3Storage:
 
     def _key(self, uri: str) -> str:
         return uri.removeprefix(f"s3://{self._bucket}/")
+
+
+def _tag_of(answer: Mapping[str, Any], uri: str) -> str:
+    """Return the tag in an answer about an object; a page of a proxy with status 200 has none."""
+    if "ETag" not in answer:
+        raise UnavailableError(f"The answer for {uri} is not from S3: it has no tag.", "Check AWS_ENDPOINT_URL.")
+    return str(answer["ETag"]).strip('"')
 
 
 @contextmanager
