@@ -253,6 +253,10 @@ class PostgresServer(Server):
         )
         return f"postgresql://{name}:{quote(password, safe='')}@127.0.0.1:{self.port}/{name}"
 
+    def end_session(self, pid: int) -> None:
+        """End the process of a connection, as a restart of the server does."""
+        self._administer(sql.SQL("SELECT pg_terminate_backend({}, 5000)").format(sql.Literal(pid)))
+
     def _administer(self, *statements: sql.Composable) -> None:
         where = {"host": "127.0.0.1", "port": self.port, "user": self.superuser, "dbname": "postgres"}
         with psycopg.connect(**where, autocommit=True, connect_timeout=5) as connection:  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from collector.answers import Receipt
 from collector.events import Events
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import UnavailableError
 from lakeproof.kafka.client import accepted_settings
 from lakeproof.kafka.create import TopicSpec, create_topics
 from lakeproof.settings import CollectorSettings, Settings
@@ -79,7 +79,7 @@ class Sender:
     """Sends messages to one topic."""
 
     def __init__(
-        self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[LakeproofError], None]
+        self, client: Mapping[str, Any], settings: CollectorSettings, on_fatal: Callable[[Exception], None]
     ) -> None:
         self.topic = settings.topic
         self.acknowledged = False
@@ -173,7 +173,7 @@ class Sender:
 
 @asynccontextmanager
 async def open_sender(
-    client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[LakeproofError], None]
+    client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[Exception], None]
 ) -> AsyncIterator[Sender]:
     """Open a sender; create its topics when a broker answers. `on_fatal` gets fatal errors."""
     sender = Sender(client, settings.collector, on_fatal)
@@ -186,16 +186,15 @@ async def open_sender(
 
 
 async def _keep_up(
-    sender: Sender, client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[LakeproofError], None]
+    sender: Sender, client: Mapping[str, Any], settings: Settings, on_fatal: Callable[[Exception], None]
 ) -> None:
     try:
         await _create_topics(client, settings)
-    except LakeproofError as error:
+        while True:
+            sender.probe()
+            await asyncio.sleep(_PROBE_SECONDS)
+    except Exception as error:  # noqa: BLE001 - whatever it is: without probes, no post would be accepted again
         on_fatal(error)
-        return
-    while True:
-        sender.probe()
-        await asyncio.sleep(_PROBE_SECONDS)
 
 
 async def _create_topics(client: Mapping[str, Any], settings: Settings) -> None:

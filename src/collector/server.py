@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from collector.app import make_app
 from collector.sender import open_sender
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import UnavailableError
 from lakeproof.kafka.client import client_properties
 from lakeproof.logs import Forward
 from lakeproof.settings import Settings
@@ -39,10 +39,10 @@ def run(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
-    failures: list[LakeproofError] = []
+    failures: list[Exception] = []
     servers: list[_Server] = []
 
-    def fail(error: LakeproofError) -> None:
+    def fail(error: Exception) -> None:
         failures.append(error)
         for server in servers:
             server.should_exit = True

@@ -32,7 +32,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import read_option
 from lakeproof.contracts.model import Removable
 from lakeproof.doctor import Program, check_environment
-from lakeproof.errors import UsageError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.landing.zone import landing_zone
 from lakeproof.move.outside import check_tables
@@ -397,8 +397,8 @@ def retain_landed_files(
     else:
         for line in retain.lines(done, dry_run=dry_run):
             typer.echo(printable(line))
-    if any(each.problem for each in done):
-        raise typer.Exit(1)
+    if failed := [each for each in done if each.problem]:
+        raise typer.Exit(UnavailableError.exit_code if all(each.is_unavailable for each in failed) else 1)
 
 
 @app.command("reset")

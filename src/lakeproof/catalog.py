@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 CATALOG = "lake"
 HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key"
 """Pattern for names of secret properties, valid in Python and Java."""
+_OWN = ("lakeproof", "consumer", "reader")
 _OF_FILES = ("s3.", "client.", "py-io-impl")
 _BUSY_SECONDS = 60  # SQLite: commits that gave up earlier on a locked catalog left orphan files
 _GZIP = b"\x1f\x8b"
@@ -92,7 +94,17 @@ def catalog_errors() -> Iterator[None]:
     except LakeproofError:
         raise
     except Exception as error:
+        if _is_mistake(error):  # as an outage, it would be tried again for ever
+            raise
         raise unreadable(error) from error
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Return whether our own code is wrong: libraries raise such errors, too, for answers that they do not expect."""
+    if not isinstance(error, AttributeError | NameError | TypeError):
+        return False
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _OWN
 
 
 def unreadable(error: Exception) -> UnavailableError:
@@ -204,6 +216,8 @@ def pyiceberg_properties(settings: Settings) -> dict[str, str]:
     else:
         uri = database.replace("postgresql://", "postgresql+psycopg://", 1)
         own = {"uri": uri, "warehouse": settings.catalog.warehouse_uri}
+        if not sqlite_path(database):  # the server may close a connection that is idle for long
+            own |= {"pool_pre_ping": "true"}
     if scheme_of(settings.catalog.warehouse_uri) == "file":
         own["py-io-impl"] = "lakeproof.file_io.PlainFileIO"
     return {"type": settings.catalog.kind} | own | _s3_file_io(settings.s3)

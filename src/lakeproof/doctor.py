@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from lakeproof.addresses import sqlite_path, without_password
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.cluster import check_reachable, places_of
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.install.judges import judge_choice
@@ -277,8 +277,12 @@ def _location(name: str, uri: str, settings: Settings, writes: bool) -> Check:
 
 
 def _catalog(settings: Settings, program: Program) -> Check:
+    def namespaces() -> str:
+        with catalog_errors():  # the client of a REST catalog may be open already
+            return str(open_catalog(settings).list_namespaces())
+
     if program is Program.CONSUMER or sqlite_path(settings.catalog.uri) is None:
-        return _database("catalog", settings.catalog.uri, lambda: str(open_catalog(settings).list_namespaces()))
+        return _database("catalog", settings.catalog.uri, namespaces)
     return Check("catalog", lambda: settings.catalog.uri)
 
 

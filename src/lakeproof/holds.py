@@ -199,16 +199,16 @@ def holding(
             names, keep = tables()
         except UsageError:
             return  # in a contract or a product: the caller reports it
-        try:
-            while not ending.wait(min(keep / 4, _RENEWAL).total_seconds()):
+        while not ending.wait(min(keep / 4, _RENEWAL).total_seconds()):
+            try:
                 catalog = open_catalog()
                 for table in names:
                     snapshot_id = None if table in held else _as_of(catalog, table, began)
                     if (table in held or snapshot_id) and not ending.is_set():
                         hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
                         held.add(table)
-        except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: the reader goes on without
-            log.warning("snapshots are not held", error=str(error))
+            except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: tried again at the next time
+                log.warning("snapshots are not held", error=str(error))
 
     thread = Thread(target=hold_all, name="hold", daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from reader.views import DEAD_LETTERS_TEXT, LANDING, MEMORY, TABLES, view_statem
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation, IOException
 
 _MISSING = re.compile(r"(?:Table|View) with name (.+?) does not exist")
 _SUGGESTED = re.compile(r"Did you mean \"[^\"]*\"\?")
@@ -73,15 +74,19 @@ class Session:
         except duckdb.Error as error:
             if self.failures:
                 raise self.failures[-1] from error
+            if isinstance(error, duckdb.IOException) and _is_of_server(error):
+                raise UnavailableError(
+                    _one_line(error), "Check AWS_ENDPOINT_URL and the keys, and that the server is running."
+                ) from error
             if isinstance(error, duckdb.CatalogException) and "does not exist" in str(error):
                 raise LakeproofError(_one_line(error), self._near(str(error), statements)) from error
             raise LakeproofError(_one_line(error)) from error
 
     def _near(self, error: str, statements: str) -> str:
         """Return suggestions for a table that does not exist, or the tables of the lake."""
-        found = self.connection.execute(
+        found = self.fetch(
             f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL"  # noqa: S608 - our own names
-        ).fetchall()
+        )
         names = [name for (name,) in found]
         tables = [name for name in names if name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT)]
         if not tables:
@@ -147,6 +152,13 @@ def _extension(name: str) -> Path:
         f"The DuckDB extension {name} is not installed.",
         'Install it: pip install "lakeproof[reader]", or `make setup` in a clone.',
     )
+
+
+def _is_of_server(error: "IOException") -> bool:
+    """Return whether a server failed or refused, rather than a single file that is gone."""
+    if status := getattr(error, "status_code", None):
+        return bool(status != HTTPStatus.NOT_FOUND)
+    return " error for HTTP " in str(error)  # no connection, or no answer in time: there is no other mark
 
 
 def _one_line(error: Exception) -> str:

@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from tests.servers import free_port
 
+from collector import sender as sender_module
 from collector.answers import Receipt
 from collector.events import Events
-from collector.sender import Sender
+from collector.sender import Sender, open_sender
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import settings_of
 
@@ -37,6 +38,23 @@ def test_a_fatal_error_makes_it_useless_and_others_do_not() -> None:
 
     (failure,) = with_sender(use)
     assert (failure.exit_code, failure.message) == (3, "The Kafka producer failed: out of order.")
+
+
+def test_an_error_that_ends_the_probes_makes_it_useless(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("retention.ms")  # of a broker that does not have such a setting
+
+    monkeypatch.setattr(sender_module, "create_topics", fail)
+    failures: list[Exception] = []
+
+    async def main() -> None:
+        async with open_sender(NOBODY, settings_of({}), failures.append):
+            deadline = asyncio.get_running_loop().time() + 10
+            while not failures and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert [type(each) for each in failures] == [KeyError]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Opening a catalog, and replacement of tables: atomic in an SQL catalog, one after another in a REST catalog."""
+"""Opening a catalog and its errors; replaced tables: atomic in an SQL catalog, one after another in a REST catalog."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -15,7 +16,8 @@ from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from lakeproof.catalog import database_of, open_catalog, replace_tables
+from lakeproof.catalog import catalog_errors, database_of, open_catalog, replace_tables, table_or_none
+from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 
 TABLES = {"silver.a__new": "silver.a", "ledger.a__new": "ledger.a"}
@@ -47,6 +49,22 @@ def filled(catalog: Catalog) -> Catalog:
 def columns(catalog: Catalog) -> set[str]:
     """Return the columns of the tables that readers use."""
     return {name for table in TABLES.values() for name in catalog.load_table(table).schema().column_names}
+
+
+def test_a_mistake_of_our_own_is_no_outage_but_one_of_a_library_may_be(catalog: Catalog) -> None:
+    nothing: Any = None
+    with pytest.raises(AttributeError), catalog_errors():
+        table_or_none(nothing, "silver.a")
+    with pytest.raises(UnavailableError, match="Cannot read the catalog: TypeError"), catalog_errors():
+        catalog.load_table(nothing)
+
+
+@pytest.mark.parametrize("catalog", ["postgres"], indirect=True)
+def test_a_connection_that_the_server_has_closed_is_replaced(catalog: Catalog, postgres: PostgresServer) -> None:
+    with database_of(catalog).connect() as connection:
+        own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    postgres.end_session(own)
+    assert catalog.table_exists("silver.a")
 
 
 @pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)

@@ -167,6 +167,23 @@ def test_a_long_check_holds_what_it_began_with_and_a_short_one_writes_nothing(
     assert f"{PREFIX}check" not in catalog.load_table(NAME).metadata.refs
 
 
+def test_a_check_holds_its_snapshots_after_an_outage_of_the_catalog(catalog: Catalog, lake_settings: Settings) -> None:
+    first, outages = newest(catalog), [OSError("away"), OSError("away")]
+
+    def open_it() -> Catalog:
+        if outages:
+            raise outages.pop()
+        return open_catalog(lake_settings)
+
+    with holding(open_it, lambda: ([NAME], timedelta(milliseconds=400)), "check"):
+        deadline = time.monotonic() + 10
+        while "lakeproof-reader-check" not in catalog.load_table(NAME).metadata.refs:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert catalog.load_table(NAME).metadata.refs["lakeproof-reader-check"].snapshot_id == first
+    assert not outages
+
+
 def test_the_command(catalog: Catalog, lake_settings: Settings, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {name: str(value) for name, value in variables(lake_settings).items()}

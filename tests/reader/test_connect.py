@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
+from tests.answers import answering
 from tests.lakes import changed
 from tests.reader.lake import Append, rows
+from tests.servers import free_port
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -13,6 +16,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.local import local_path
 from lakeproof.tables.schemas import bronze_schema, ensure_tables
+from reader.catalogs import catalog_of
 from reader.connect import Session, connect
 from reader.rest_facade import serve_catalog
 
@@ -130,6 +134,36 @@ def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its
             session.sql("SELEC 1")
     assert "127.0.0.1:1" in caught.value.message
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(None, UnavailableError), (500, UnavailableError), (404, LakeproofError)])
+def test_a_server_of_files_that_is_away_or_fails_is_an_outage_but_not_a_file_that_is_gone(
+    lake_settings: Settings, status: int | None, kind: type[LakeproofError]
+) -> None:
+    with ExitStack() as serving:
+        uri = serving.enter_context(answering(status)) if status else f"http://127.0.0.1:{free_port()}"
+        own = {"AWS_ENDPOINT_URL": uri, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        settings = changed(lake_settings, LAKE_LANDING="s3://bucket/landing", **own)
+        with connect(settings) as session, pytest.raises(LakeproofError) as caught:
+            session.fetch("SELECT * FROM 's3://bucket/rows.parquet'")
+    assert type(caught.value) is kind
+    assert "\n" not in caught.value.message
+
+
+def test_a_catalog_that_goes_away_while_near_names_are_looked_for(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, answers = catalog_of(lake_settings), [[]]  # to the statement itself
+
+    def answer(*_: object) -> list[object]:
+        if not answers:
+            raise ConnectionError("away")
+        return answers.pop()
+
+    with connect(lake_settings, catalog) as session:
+        monkeypatch.setattr(catalog, "namespaces", answer)
+        with pytest.raises(UnavailableError, match="Cannot read the catalog: ConnectionError: away"):
+            session.fetch("SELECT * FROM bronze.nothing")
 
 
 def test_metadata_that_is_gone_is_one_clear_line(lake_settings: Settings, append: Append) -> None:

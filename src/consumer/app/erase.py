@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, archive_of, remove_files, retain, sources_in
-from consumer.asked import asked_to_run
+from consumer.asked import Asked, asked_to_run
 from consumer.erasure.account import Account, Entry, Key, new_request, read_account, write_account
 from consumer.erasure.condition import Condition
 from consumer.erasure.search import Match, find_rows, is_in_file
@@ -50,11 +50,12 @@ from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.kafka.topic import NoTopicError
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import State, alerts_lease, lease, state_of
 from lakeproof.state.sink_positions import SinkPositions
 from lakeproof.storage import Storage, StoredFile, open_storage
 from lakeproof.storage.errors import FileAbsentError
@@ -374,28 +375,31 @@ class _Erasure:
     def _forget_in_topics(self, *, in_source: bool) -> None:
         """Send tombstones to compacted topics, and note the matches in other topics."""
         settings, done = self._settings, self._done
-        recorded = recorded_topic(self._ledger_properties())
-        for name in sorted(self._topics() | ({recorded.topic} if recorded else set())):
+        recorded, asked = recorded_topic(self._ledger_properties()), asked_to_run(settings, [self._stream], None)
+        sent = self._sent(asked)
+        for name in sorted(sent | _to_send(asked) | ({recorded.topic} if recorded else set())):
             is_read = recorded is not None and name == recorded.topic
             try:
                 found = forget_in_topic(settings.kafka, name, self._condition, is_ours=in_source or not is_read)
             except LakeproofError as error:
-                done.elsewhere.append(f"The topic {name} could not be searched: {error.message}")
+                # Not for a topic that is gone, or that nothing was sent to: there may be no brokers at all.
+                is_left = name in sent and not isinstance(error, NoTopicError)
+                (done.remains if is_left else done.elsewhere).append(
+                    f"The topic {name} could not be searched: {error.message}"
+                )
                 continue
             done.topics[name] = found
             if found.messages:
                 done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
 
-    def _topics(self) -> set[str]:
-        """Return the topics that tables of the stream were ever sent to, or will be."""
-        settings = self._settings
-        positions = SinkPositions(settings.state.database)
-        names = [*tables_of_stream(settings, self._stream), *self._of_no_product()]
+    def _sent(self, asked: Asked) -> set[str]:
+        """Return the topics that tables or alerts of the stream were ever sent to."""
+        database = self._settings.state.database
+        positions = SinkPositions(database)
+        names = [*tables_of_stream(self._settings, self._stream), *self._of_no_product()]
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
-        asked = asked_to_run(settings, [self._stream], None)
-        sent |= {each.alerts.topic for each in asked.samples if each.alerts}
-        writes = (place for layer in layers_of(asked) for place in layer.writes)
-        return sent | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
+        have_run = (each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not State.NEVER)
+        return sent | {each.alerts.topic for each in have_run if each.alerts}
 
     def _search(self, *, keep_landed: bool) -> None:
         """Search all files of the tables, and the published, landed and archived files."""
@@ -492,6 +496,13 @@ class _Erasure:
     def _ledger_properties(self) -> Mapping[str, str]:
         with catalog_errors():
             return self._catalog.load_table(self._names.ledger).properties
+
+
+def _to_send(asked: Asked) -> set[str]:
+    """Return the topics that tables or alerts of a stream will be sent to."""
+    alerts = {each.alerts.topic for each in asked.samples if each.alerts}
+    writes = (place for layer in layers_of(asked) for place in layer.writes)
+    return alerts | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
 
 
 def _values_of(storage: Storage) -> Iterator[StoredFile]:

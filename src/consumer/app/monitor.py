@@ -23,10 +23,10 @@ from consumer.app.application import Query, Started
 from consumer.app.metrics import Look, Metrics
 from consumer.app.running import Running
 from consumer.app.sizes import Sizes, TableSize, folder_size
-from consumer.app.status import status
+from consumer.app.status import NothingYetError, status
 from consumer.bulletin import Bulletin
 from lakeproof.addresses import without_password
-from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.state.lease import expiries
@@ -179,7 +179,7 @@ class Monitor:
         settings, at = self._settings, datetime.now(UTC)
         try:
             found = status(settings, self._names, recent=True)
-        except UsageError:  # no stream has tables yet
+        except NothingYetError:  # other errors, such as a file that is being edited, keep the last look
             found = []
         sizes: Sequence[TableSize] = ()
         try:

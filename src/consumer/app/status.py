@@ -16,7 +16,7 @@ from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, PausedError, UsageError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode
@@ -106,6 +106,10 @@ class QueryStatus:
     breaker: Mapping[str, Any] | None = None
 
 
+class NothingYetError(UsageError):
+    """No query has run yet."""
+
+
 Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
@@ -119,7 +123,7 @@ def status(settings: Settings, names: Sequence[str], *, recent: bool = False) ->
     found = list(_of_modes(settings, modes))
     streams = [name for name in names if name not in modes]
     if names and not streams and not found:
-        raise UsageError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
+        raise NothingYetError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
         found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
     database = settings.state.database
@@ -166,14 +170,18 @@ def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) 
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(file=out, soft_wrap=True)
+    console, has_shown = Console(file=out, soft_wrap=True), False
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
         while True:
             shown = StringIO()
             page = Console(file=shown, soft_wrap=True, width=console.width, force_terminal=console.is_terminal)
             try:
                 _print(look(), page)
-            except UnavailableError as error:  # the server may be available again soon
+                has_shown = True
+            except LakeproofError as error:
+                # The server may be available again soon, and a file that was right before is being edited.
+                if not (has_shown or error.retryable):
+                    raise
                 page.print(printable(str(error)), markup=False, highlight=False)
             page.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {every:g} s", highlight=False)
             if console.is_terminal:
@@ -285,7 +293,7 @@ def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, rec
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
         known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
         if not known and needed:
-            raise UsageError("No stream has tables yet.", "Run `consumer run STREAM`.")
+            raise NothingYetError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
             yield from _of_stream(settings, catalog, stream, recent=recent)
 

@@ -190,7 +190,8 @@ def apply(
 
     check_tables(settings)
     catalog = open_catalog(settings)
-    planned = plan(catalog, settings, stream)
+    with catalog_errors():
+        planned = plan(catalog, settings, stream)
     if settings.registry.url and not planned.is_applied:
         from lakeproof.kafka.registry import Registry
 
@@ -201,7 +202,9 @@ def apply(
             if not typer.confirm(f"Apply contract {planned.contract.version} to {stream}?"):
                 sys.stdout.write("Not applied.\n")
                 raise typer.Exit(1)
-            if plan(catalog, settings, stream) != planned:
+            with catalog_errors():
+                is_same = plan(catalog, settings, stream) == planned
+            if not is_same:
                 raise UsageError("The contract or the tables have changed meanwhile.", "Run it again.")
     if not dry_run:
         with catalog_errors():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.demo.processes import Processes
 from lakeproof.demo.streams import DemoStream, arguments
 from lakeproof.doctor import Program, check_environment, find_java
@@ -183,9 +183,10 @@ def _require_same_origin(settings: Settings, stream: DemoStream, *, kafka: bool)
     """Refuse a second source of a stream. The consumer refuses it, too, but only in its log."""
     if not (settings.home / "checkpoints").is_dir():
         return
-    catalog = open_catalog(settings)
     ledger = stream_tables(stream).ledger
-    properties = catalog.load_table(ledger).properties if catalog.table_exists(ledger) else {}
+    with catalog_errors():
+        catalog = open_catalog(settings)
+        properties = catalog.load_table(ledger).properties if catalog.table_exists(ledger) else {}
     before = "Kafka" if recorded_topic(properties) else "files" if LANDING_ROOT in properties else ""
     now = "Kafka" if kafka else "files"
     if before not in ("", now):

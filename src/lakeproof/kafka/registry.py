@@ -6,7 +6,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, responses
 from typing import Any
 from urllib.parse import quote
 
@@ -38,9 +38,11 @@ class Registry:
         """Check that a contract can be registered."""
         path = f"/compatibility/subjects/{quote(self.subject, safe='')}/versions/latest"
         status, found = self._ask("POST", path, _body(contract))
-        if status == HTTPStatus.OK and not found.get("is_compatible", True):
+        if status == HTTPStatus.OK and "is_compatible" not in found:
+            raise self._unlike("it does not say whether the contract is compatible")
+        if status == HTTPStatus.OK and not found["is_compatible"]:
             raise self._incompatible(contract)
-        if status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+        if status != HTTPStatus.OK and (status != HTTPStatus.NOT_FOUND or not found):
             raise self._refused(status, found)
 
     def register(self, contract: Contract) -> int:
@@ -56,13 +58,14 @@ class Registry:
             raise self._incompatible(contract)
         if status != HTTPStatus.OK:
             raise self._refused(status, found)
+        if not isinstance(found.get("id"), int):
+            raise self._unlike("it assigned no id")
         return int(found["id"])
 
     def _incompatible(self, contract: Contract) -> IncompatibleError:
         status, found = self._ask("GET", f"/subjects/{quote(self.subject, safe='')}/versions/latest")
-        lines = []
-        if status == HTTPStatus.OK:
-            lines = list(differences(json.loads(found["schema"]), json_schema(contract)))
+        registered = _object(str(found.get("schema")).encode()) if status == HTTPStatus.OK else {}
+        lines = list(differences(registered, json_schema(contract))) if registered else []
         more = [f"and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
         return IncompatibleError(
             f"The schema registry refuses contract {contract.version} of {contract.stream}: it cannot read what was "
@@ -72,8 +75,14 @@ class Registry:
             f"{self.subject} in the registry.",
         )
 
+    def _unlike(self, what: str) -> UnavailableError:
+        return UnavailableError(
+            f"{self._url} does not answer like a schema registry: {what}.",
+            "Check LAKE_SCHEMA_REGISTRY_URL, and what is between here and the registry.",
+        )
+
     def _refused(self, status: int, found: dict[str, Any]) -> LakeproofError:
-        text = str(found.get("message") or HTTPStatus(status).phrase).rstrip(".")
+        text = str(found.get("message") or responses.get(status, "no reason")).rstrip(".")
         message = f"The schema registry at {self._url} answered {status}: {text}."
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
             return UnavailableError(message, "Check the registry.")
@@ -89,11 +98,12 @@ class Registry:
             login = b64encode(f"{self._settings.username}:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {login}")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            try:
+                answer = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
+            except urllib.error.HTTPError as error:
+                answer = error  # an answer with another status
+            with answer:
                 return answer.status, _object(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, _object(error.read())
         except (OSError, HTTPException) as error:
             raise UnavailableError(
                 f"The schema registry at {self._url} does not respond: {getattr(error, 'reason', None) or error}.",

@@ -46,6 +46,10 @@ class Extent:
     end: int
 
 
+class NoTopicError(UnavailableError):
+    """The brokers answer, and do not have a topic."""
+
+
 class Topic:
     """A topic."""
 
@@ -156,7 +160,7 @@ class Topic:
         deadline = time.monotonic() + _NEW_TOPIC_SECONDS
         while True:
             try:
-                return {key: future.result(self._seconds + 5) for key, future in ask().items()}
+                found = {key: future.result(self._seconds + 5) for key, future in ask().items()}
             except KafkaException as error:
                 is_new = error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
                 if not is_new or time.monotonic() > deadline:
@@ -164,6 +168,10 @@ class Topic:
                 time.sleep(_NEW_TOPIC_POLL_SECONDS)
             except TimeoutError as error:
                 raise self._unavailable(None) from error
+            else:
+                self._admin.poll(0)  # calls `_note`
+                self._problems.clear()  # they are over, and not the reason for a later outage
+                return found
 
     def _unavailable(self, error: "KafkaError | None") -> LakeproofError:
         self._admin.poll(0)  # calls `_note`
@@ -181,7 +189,7 @@ def unavailable(
 
     code = error.code() if error else None
     if code in (Kind.UNKNOWN_TOPIC_OR_PART, Kind._UNKNOWN_TOPIC, Kind._UNKNOWN_PARTITION):
-        return UnavailableError(
+        return NoTopicError(
             f"Kafka at {kafka.bootstrap_servers} has no topic {topic}.",
             "Create the topic, or check --topic and LAKE_KAFKA_BOOTSTRAP_SERVERS.",
         )

@@ -21,7 +21,9 @@ from lakeproof.wording import first_line
 def open_database(uri: str) -> Engine:
     """Open the state database, created or migrated if needed."""
     try:
-        engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
+        # A program keeps a connection for days: the server may have restarted since, or have closed an idle one.
+        is_server = not uri.startswith("sqlite:")
+        engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=is_server)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
                 Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)

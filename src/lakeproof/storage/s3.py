@@ -3,7 +3,7 @@
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -31,6 +31,7 @@ _HINTS = {
     "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
     "403": "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that this key has access to the bucket.",
     "404": "Create the bucket, or use another one.",
+    "ProfileNotFound": "Check AWS_PROFILE, and the files of AWS in which it is defined.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
 }
 
@@ -79,18 +80,19 @@ def s3_client(s3: S3Settings) -> "S3Client":
         return value.get_secret_value() if value else None
 
     try:
-        return boto3.client(
-            "s3",
-            endpoint_url=s3.endpoint_url,
-            aws_access_key_id=s3.access_key_id,
-            aws_secret_access_key=secret(s3.secret_access_key),
-            aws_session_token=secret(s3.session_token),
-            region_name=s3.region,
-            config=Config(
-                retries={"mode": "standard", "max_attempts": 5},
-                s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
-            ),
-        )
+        with _asking("Cannot use S3"):
+            return boto3.client(
+                "s3",
+                endpoint_url=s3.endpoint_url,
+                aws_access_key_id=s3.access_key_id,
+                aws_secret_access_key=secret(s3.secret_access_key),
+                aws_session_token=secret(s3.session_token),
+                region_name=s3.region,
+                config=Config(
+                    retries={"mode": "standard", "max_attempts": 5},
+                    s3={"addressing_style": "path" if s3.endpoint_url else "auto"},
+                ),
+            )
     except ValueError:
         raise UsageError(
             f"AWS_ENDPOINT_URL is not a valid URL: {s3.endpoint_url}.", "Use a URL like http://127.0.0.1:9000."
@@ -122,7 +124,7 @@ class S3Storage:
                 head = self._client.head_object(Bucket=self._bucket, Key=self._key(uri))
         except FileAbsentError:
             return None
-        return StoredFile(uri, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"])
+        return StoredFile(uri, head["ContentLength"], _tag_of(head, uri), head["LastModified"])
 
     def _list(self, start_after: str) -> Iterator[StoredFile]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -146,7 +148,10 @@ class S3Storage:
             wanted["IfMatch"] = f'"{etag}"'
         changed = FileChangedError(uri, "it was overwritten")
         with _asking(f"Cannot read {uri}", absent=FileAbsentError(uri), changed=changed):
-            return self._client.get_object(**wanted)["Body"].read()
+            answer = self._client.get_object(**wanted)
+            if etag and _tag_of(answer, uri) != etag:  # a server that ignores the condition
+                raise changed
+            return answer["Body"].read()
 
     def now(self) -> datetime:
         """Return the time of the server, in whole seconds."""
@@ -179,6 +184,13 @@ class S3Storage:
 
     def _key(self, uri: str) -> str:
         return uri.removeprefix(f"s3://{self._bucket}/")
+
+
+def _tag_of(answer: Mapping[str, Any], uri: str) -> str:
+    """Return the tag in an answer about an object; a page of a proxy with status 200 has none."""
+    if "ETag" not in answer:
+        raise UnavailableError(f"The answer for {uri} is not from S3: it has no tag.", "Check AWS_ENDPOINT_URL.")
+    return str(answer["ETag"]).strip('"')
 
 
 @contextmanager

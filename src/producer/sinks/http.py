@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = 60.0
-_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_CHECK_TARGET = "Check --target: it is the address that ends with /collect."
+_AGAIN = (
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    # Of a proxy whose collector is away:
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
 
 
 def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sink:  # noqa: ARG001 - as all sinks
@@ -51,7 +59,7 @@ class _HttpSink(Sink):
             pause = _PAUSE_SECONDS
             try:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-                    body = answer.read()
+                    status, body = answer.status, answer.read()
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code not in _AGAIN:
@@ -60,6 +68,8 @@ class _HttpSink(Sink):
             except (OSError, HTTPException) as error:
                 why = f"{getattr(error, 'reason', None) or error or type(error).__name__}."
             else:
+                if status != HTTPStatus.ACCEPTED:
+                    raise UsageError(f"{self._where} answers {status}, and is no collector.", _CHECK_TARGET)
                 self._accepted(body)
                 return
             if time.monotonic() + pause > deadline:
@@ -92,13 +102,13 @@ class _HttpSink(Sink):
         if batch.corrupt and error.code == HTTPStatus.BAD_REQUEST:
             self._refused += 1
             return BatchRefused()
-        hints = {
+        hints: dict[int, str] = {
             HTTPStatus.UNAUTHORIZED: "Add an API key to the address: --target 'http://HOST:PORT/collect?key=KEY'.",
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Use a smaller --batch-size, or raise LAKE_COLLECTOR_MAX_EVENTS.",
         }
         return UsageError(
             f"The collector at {self._where} refused a post with status {error.code}: {_detail(error)}",
-            hints.get(HTTPStatus(error.code), "Check --target: it is the address that ends with /collect."),
+            hints.get(error.code, _CHECK_TARGET),
         )
 
 

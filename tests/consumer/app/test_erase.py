@@ -12,10 +12,12 @@ from tests.consumer.erasures import PERSON, STREAM, TABLES, Lakes, batch, lakes_
 from tests.consumer.lake import SessionOf
 from tests.consumer.replays import check_clean, verify
 from tests.lakes import changed
+from tests.servers import KafkaServer, free_port
 
 from consumer.app import erase as module
 from consumer.app.erase import Erased, as_json, erase, lines
 from consumer.app.maintain import LEASE
+from consumer.asked import asked_to_run
 from consumer.erasure.condition import Condition
 from consumer.erasure.search import find_rows
 from lakeproof.catalog import open_catalog
@@ -23,7 +25,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
 from lakeproof.settings import Settings
-from lakeproof.state.lease import LeaseHeldError, lease
+from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
 from lakeproof.state.proofs import Kind
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.names import stream_tables
@@ -35,6 +37,7 @@ from reader.verify.check import Status
 from reader.verify.checks.removals import STILL_THERE
 
 pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[3]
 _STORMS = ("Too many bad units", "Conflicts", "Late rows")
 
 
@@ -227,11 +230,41 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     erasure = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
-    assert "acme" in erasure._topics()
+    assert erasure._sent(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
     erasure._search(keep_landed=False)
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product here is for it.")
     assert not erasure._done.is_complete
+
+
+def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings: Settings, kafka: KafkaServer) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    position = SinkPosition("id", "topic", "marker")
+    SinkPositions(lake_settings.state.database).record("silver.events-to-acme", "silver.events", position, None)
+    for servers in (f"127.0.0.1:{free_port()}", kafka.bootstrap_servers):
+        settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=servers, LAKE_KAFKA_TIMEOUT_SECONDS="1")
+        erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+        erasure._forget_in_topics(in_source=False)
+        done, is_gone = erasure._done, servers == kafka.bootstrap_servers
+        assert done.is_complete == is_gone
+        (said,) = done.elsewhere if is_gone else done.remains
+        assert said.startswith("The topic acme could not be searched: ")
+        assert ("has no topic acme" in said) == is_gone
+
+
+def test_the_topic_of_alerts_is_left_once_alerts_have_run(lake_settings: Settings) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "sensors"))
+    own = {"LAKE_GOLD": ROOT / "gold", "LAKE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+    settings = changed(lake_settings, **own, LAKE_KAFKA_TIMEOUT_SECONDS="1")
+    for has_run in (False, True):
+        if has_run:
+            with lease(settings.state.database, alerts_lease("sensor_samples")):
+                pass
+        erasure = module._Erasure(settings, "sensors", Condition(({"device": "d-1"},)), _kill)  # type: ignore[arg-type]
+        erasure._forget_in_topics(in_source=False)
+        done = erasure._done
+        (said,) = done.remains if has_run else done.elsewhere
+        assert said.startswith("The topic sensors.anomalies could not be searched: ")
 
 
 def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Settings) -> None:

@@ -42,12 +42,15 @@ from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.bulletin import Bulletin
 from consumer.layers.registry import layers_of
+from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
 from lakeproof.state.proofs import Kind, Outcome, Proof, record
+from lakeproof.tables.schemas import ensure_tables
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "deploy" / "monitoring"
@@ -383,6 +386,21 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
     bulletin.stop_file.touch()
     until(lambda: answer(monitor, "/healthz")[0] == "200")
     assert answer(monitor, "/readyz") == ("503", '{"status": "stopping"}')
+
+
+def test_a_file_that_is_being_edited_hides_no_query(lake_settings: Settings, tmp_path: Path) -> None:
+    settings = changed(lake_settings, LAKE_GOLD=tmp_path / "gold")
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    monitor = Monitor(settings, [], ["events"], available_now=False)
+    monitor._look()
+    before = monitor.metrics.looks.newest
+    assert before
+    assert [each.query for each in before.queries] == ["bronze-events"]
+    settings.gold.mkdir()
+    (settings.gold / "new.yaml").write_text("measures: {n: [count")
+    monitor._look()
+    assert monitor.metrics.looks.newest is before
+    assert "new.yaml" in monitor._problem
 
 
 def fail_with(error: Exception) -> Callable[..., Any]:

@@ -346,8 +346,9 @@ def test_watching_goes_on_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     away = UnavailableError("[b]The catalog[/b] is away.", "Start it.")
+    wrong = UsageError("gold/new.yaml is wrong.", "Correct it.")
     found: list[Any] = [[QueryStatus(f"q{number}", Doing.RUNNING, number)] for number in (1, 2)]
-    looks = iter([found[0], away, found[1], KeyboardInterrupt()])
+    looks = iter([away, found[0], away, wrong, found[1], KeyboardInterrupt(), wrong])
 
     def look() -> list[QueryStatus]:
         if isinstance(each := next(looks), BaseException):
@@ -357,8 +358,10 @@ def test_watching_goes_on_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KeyboardInterrupt):
         watch(look, 0.01, out)
     shown = out.getvalue()
-    for text in ("q1", "[b]The catalog[/b] is away.", "Start it.", "2 micro-batches", "every 0.01 s"):
+    for text in ("q1", "[b]The catalog[/b] is away.", "Start it.", "is wrong", "2 micro-batches", "every 0.01 s"):
         assert text in shown
+    with pytest.raises(UsageError, match="is wrong"):  # from the beginning
+        watch(look, 0.01, out)
     assert ("\x1b" in shown) == out.isatty()  # replaces the lines before
 
 

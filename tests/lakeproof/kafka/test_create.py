@@ -47,6 +47,11 @@ def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_setting
     assert len(AdminClient(client).list_topics(name).topics[name].partitions) == 5
 
 
+def test_a_setting_that_the_broker_does_not_report_is_not_compared(kafka: KafkaServer) -> None:
+    topic = TopicSpec(kafka.new_topic(partitions=1), 1, 1, {"setting.of.another.maker": "1"})
+    assert create_topics({"bootstrap.servers": kafka.bootstrap_servers}, [topic]) == []
+
+
 def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
     client = {"bootstrap.servers": kafka.bootstrap_servers}
     for topic in (TopicSpec("test-unknown-config", 1, 1, {"cleanup.policy": "keep"}), TopicSpec("test-replicas", 1, 5)):

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.answers import answering
 from tests.servers import RegistryServer, free_port
 
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
 from lakeproof.contracts.json_schema import json_schema
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.registry import IncompatibleError, Registry, differences
 from lakeproof.settings import RegistrySettings, settings_of
 
@@ -102,6 +103,38 @@ def test_something_else_that_answers(registry: RegistryServer) -> None:
     other = Registry(RegistrySettings(url=registry.uri.replace("/apis/ccompat/v7", "/nothing")), "t")
     with pytest.raises(UsageError, match="answered 404"):
         other.register(CONTRACT)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "length", "words"),
+    [
+        (200, b"<html>Log in</html>", None, "does not answer like a schema registry"),
+        (200, b'{"id": "7"}', None, "does not answer like a schema registry"),
+        (521, b"<html>Web server is down</html>", None, "answered 521: no reason"),
+        (500, b'{"message": "cut', 100, "does not respond: IncompleteRead"),
+    ],
+)
+def test_a_proxy_that_answers_in_place_of_the_registry(
+    status: int, body: bytes, length: int | None, words: str
+) -> None:
+    with answering(status, body, length) as uri, pytest.raises(UnavailableError, match=words) as error:
+        Registry(RegistrySettings(url=uri), "t").register(CONTRACT)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(("status", "kind"), [(200, UnavailableError), (404, UsageError)])
+def test_a_proxy_accepts_no_contract(status: int, kind: type[LakeproofError]) -> None:
+    with answering(status, b"<html>Log in</html>") as uri, pytest.raises(kind):
+        Registry(RegistrySettings(url=uri), "t").check(CONTRACT)
+
+
+def test_a_refusal_without_the_registered_schema() -> None:
+    with answering(409, b"<html>Conflict</html>") as uri, pytest.raises(LakeproofError, match="answered 409"):
+        Registry(RegistrySettings(url=uri), "t").check(CONTRACT)
+    for schema in (b"{}", b'{"schema": "syntax = proto3;"}', b'{"schema": 1, "is_compatible": false}'):
+        with answering(200, schema) as uri:
+            refused = Registry(RegistrySettings(url=uri), "t")._incompatible(CONTRACT)
+        assert "The registry does not say why" in str(refused)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8081", "ftp://host", "http://", "http://user:word@host", "http://h/?a=b"])

@@ -71,6 +71,14 @@ def test_a_topic_that_is_just_being_created_is_waited_for(kafka: KafkaServer, se
         assert found.result()[1] == [0, 1]
 
 
+def test_a_problem_that_is_over_is_not_the_reason_for_a_later_one(kafka: KafkaServer, settings: KafkaSettings) -> None:
+    topic = Topic(settings, kafka.new_topic())
+    topic._problems.append("SASL authentication error")
+    assert "refused the login" in topic._unavailable(None).message
+    topic.identity()
+    assert "does not respond." in topic._unavailable(None).message
+
+
 def test_settings_that_the_client_does_not_accept_are_refused() -> None:
     settings = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}).kafka
     with pytest.raises(UsageError, match=r"does not accept the settings(?s:.*)LAKE_KAFKA_"):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect
+from tests.servers import PostgresServer
 
 from lakeproof.errors import LakeproofError
-from lakeproof.state.database import open_database
+from lakeproof.state.database import open_database, transaction
 
 OPEN = """
 import sys
@@ -51,6 +52,16 @@ def test_many_first_starts_at_once_all_succeed(tmp_path: Path) -> None:
 def test_an_open_database_has_its_version(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
     assert {"landed_files", "leases", "state_version"} <= set(inspect(engine).get_table_names())
+
+
+def test_a_connection_that_the_server_has_closed_is_replaced(postgres: PostgresServer) -> None:
+    engine = open_database(postgres.new_database())
+    with transaction(engine) as connection:
+        own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    postgres.end_session(own)
+    with transaction(engine) as connection:
+        assert connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one() != own
+    engine.dispose()
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:

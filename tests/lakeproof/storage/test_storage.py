@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
+from tests.answers import answering
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
@@ -180,6 +181,21 @@ def test_a_header_that_is_refused_is_not_shown(monkeypatch):
 def test_an_endpoint_without_a_scheme_is_a_usage_error():
     with pytest.raises(UsageError, match="AWS_ENDPOINT_URL"):
         check_bucket("s3://landing", S3Settings(endpoint_url="minio:9000"))
+
+
+def test_a_page_of_a_proxy_is_no_file():
+    with answering(200, b"<html>Log in</html>") as uri:
+        settings = S3Settings(endpoint_url=uri, access_key_id="a", secret_access_key="b")
+        storage = open_storage("s3://bucket/folder", settings)
+        for look in (storage.stat, lambda uri: storage.read(uri, "tag")):
+            with pytest.raises(UnavailableError, match=r"s3://bucket/folder/key is not from S3(?s:.*)AWS_ENDPOINT_URL"):
+                look("s3://bucket/folder/key")
+
+
+def test_a_profile_that_is_missing_is_one_line_and_a_hint(monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    with pytest.raises(UnavailableError, match=r"Cannot use S3: .*\(missing\)(?s:.*)Check AWS_PROFILE"):
+        open_storage("s3://bucket/folder", S3Settings(endpoint_url="http://127.0.0.1:2"))
 
 
 def test_an_unknown_scheme_is_a_usage_error():

@@ -8,6 +8,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from tests.answers import answering
 from tests.collector.conftest import own_topics
 from tests.collector.running import Collector, at, messages
 from tests.producer.conftest import CONTRACTS
@@ -107,6 +108,25 @@ def test_what_cannot_be_posted_is_said_plainly(
         assert isinstance(error, kind), arguments
         assert said in f"{error.message} {error.hint}"
         assert "SECRET" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (200, UsageError, "answers 200, and is no collector"),
+        (502, UnavailableError, "does not accept events: Bad Gateway."),
+        (521, UsageError, "refused a post with status 521"),
+    ],
+)
+def test_a_proxy_that_answers_in_place_of_the_collector(
+    produce: Any, monkeypatch: pytest.MonkeyPatch, status: int, kind: type[Exception], said: str
+) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_SECONDS", 0.5)
+    with answering(status, b"<html>Log in</html>") as uri:
+        error = produce("--batches", 1, "--target", f"{uri}/collect").exception
+    assert isinstance(error, kind), error
+    assert said in error.message
+    assert error.hint
 
 
 def test_other_streams_are_not_for_the_collector(produce: Any, running: Collector) -> None:

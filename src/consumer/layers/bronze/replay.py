@@ -37,7 +37,7 @@ from consumer.layers.bronze.sums import sums_in_tables
 from consumer.layers.bronze.transform import Transform
 from consumer.layers.upstream import recorded_contract
 from consumer.sources.source import Source
-from lakeproof.catalog import open_catalog, table_or_none
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.errors import LakeproofError
@@ -229,9 +229,10 @@ class ReplayLayer(Computing[Letters]):
         asked = self._asked
         if asked.choice.where or asked.expression:
             return None
-        catalog = open_catalog(self._settings)
-        attempts = table_or_none(catalog, self._tables.attempts)
-        scan = untouched(catalog.load_table(self._tables.dead_letters), attempts, of_topic=self._of_topic)
+        with catalog_errors():
+            catalog = open_catalog(self._settings)
+            attempts = table_or_none(catalog, self._tables.attempts)
+            scan = untouched(catalog.load_table(self._tables.dead_letters), attempts, of_topic=self._of_topic)
         size = sum(each.file.record_count for each in scan.files) if scan else 0
         if scan is None or size > (MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)):
             return None

@@ -226,7 +226,8 @@ class Book:
     def changed_times(self, table: "Table", name: str, snapshot_id: int | None, column: str) -> list[Span] | None:
         """Return the time spans of rows in data files added or removed since the last proof; None if unknown."""
         snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
-        files = data_files(table, snapshot, self._settings.s3)
+        with catalog_errors():
+            files = data_files(table, snapshot, self._settings.s3)
         then = self._table_then(table, name)
         known = self._known.get(name, {}) if then else {}
         same = {location for location, tag in files.items() if location in known and known[location].tag == tag}
