@@ -168,7 +168,7 @@ def find_jars(settings: Settings) -> list[str]:
 def driver_options(settings: Settings) -> list[str]:
     """Return the options with which the driver's JVM writes its log to a file, and ends when it is out of memory."""
     return [
-        # Spark's threads end without a word when they run out of memory, and a micro-batch would wait forever.
+        # Otherwise only the thread ends, even of Spark's own, and a micro-batch waits for it forever.
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs}",
