@@ -216,7 +216,8 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
     Every user of the machine sees the command line that launches the JVM. So the properties, which include secrets, are
     passed through Py4J.
     """
-    properties = spark_properties(settings)
+    # Spark sends properties to executors, and tables with their keys. A JVM of ours has the keys in its environment.
+    properties = spark_properties(_without_keys(settings) if settings.spark.is_remote and not gateway else settings)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
     end_session()  # remains of a stopped session
@@ -238,6 +239,11 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     _ENDS.callback(_end_jvm, gateway, session)
     return session
+
+
+def _without_keys(settings: Settings) -> Settings:
+    unset = dict.fromkeys(settings.s3.secrets)
+    return settings.model_copy(update={"s3": settings.s3.model_copy(update=unset)})
 
 
 def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
