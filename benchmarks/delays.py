@@ -1,4 +1,4 @@
-"""A TCP proxy for an HTTP server that delays and counts requests."""
+"""A TCP proxy for an HTTP server that counts requests and delays answers."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ class DelayingProxy:
     Attributes
     ----------
     seconds : float
-        Delay of each request. Can be set at any time.
+        Delay of the answer to each request. Can be set at any time.
     requests : Counter of str
         Number of requests by method.
     """
@@ -45,17 +45,34 @@ class DelayingProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                server = socket.create_connection(self._upstream)
-                for one, other, asks in ((client, server, True), (server, client, False)):
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    threading.Thread(target=self._pass_on, args=(one, other, asks), daemon=True).start()
+                connection = _Connection(client, socket.create_connection(self._upstream))
+                for work in (self._ask, self._answer):
+                    threading.Thread(target=work, args=(connection,), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket, asks: bool) -> None:
+    def _ask(self, connection: "_Connection") -> None:
         with suppress(OSError):
-            while received := one.recv(_BYTES):
-                if asks and received.startswith(_METHODS):
+            while received := connection.client.recv(_BYTES):
+                if received.startswith(_METHODS):
                     self.requests[received.split(b" ", 1)[0].decode()] += 1
-                    time.sleep(self.seconds)
-                other.sendall(received)
+                    connection.due = time.monotonic() + self.seconds
+                connection.server.sendall(received)
         with suppress(OSError):
-            other.shutdown(socket.SHUT_WR)
+            connection.server.shutdown(socket.SHUT_WR)
+
+    def _answer(self, connection: "_Connection") -> None:
+        # Answers are late, not requests: a server would close an idle connection while its request is held back.
+        with suppress(OSError):
+            while received := connection.server.recv(_BYTES):
+                time.sleep(max(connection.due - time.monotonic(), 0.0))
+                connection.client.sendall(received)
+        with suppress(OSError):
+            connection.client.shutdown(socket.SHUT_WR)
+
+
+class _Connection:
+    """A client's connection, the one to the server, and the time of the next answer."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client, self.server, self.due = client, server, 0.0
+        for each in (client, server):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
