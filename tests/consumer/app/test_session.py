@@ -133,7 +133,7 @@ from consumer.app.session import start_session
 from lakeproof.settings import load_settings
 
 jvm = start_session(load_settings(), "test")._jvm
-with suppress(Py4JError):
+with suppress(Py4JError, ConnectionError):
     jvm.java.util.ArrayList(2**31 - 1)
 print(SparkContext._gateway.proc.wait(60))
 """
