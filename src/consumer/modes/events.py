@@ -118,13 +118,18 @@ def _number(raw: msgspec.Raw) -> IntToken | FloatToken:
     return IntToken(digits) if digits.lstrip("-").isdigit() else FloatToken(digits)
 
 
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and infinite numbers, which Python's JSON has and JSON has not."""
+    raise BadMessageError(Reason.MALFORMED_RECORD, f"not valid JSON: {name}")
+
+
 def _bad(error: Exception, value: bytes, fields: Mapping[str, type]) -> BadMessageError:
     """Return why a value is bad: Python's JSON parser reads it again, and fields are checked one by one."""
     if isinstance(error, UnicodeDecodeError):
         return BadMessageError(Reason.INVALID_UTF8, f"{error.reason} at byte {error.start}")
     text = value.decode(errors="surrogateescape")
     try:
-        found = json.loads(text, parse_int=IntToken, parse_float=FloatToken)
+        found = json.loads(text, parse_int=IntToken, parse_float=FloatToken, parse_constant=_refuse_constant)
     except RecursionError:
         return BadMessageError(Reason.TOO_DEEP, "nested too deeply")
     except json.JSONDecodeError as wrong:

@@ -64,6 +64,9 @@ def test_the_event_time_can_have_another_form(form: TimeForm, token: str) -> Non
     [
         (b"", "malformed_record", "not valid JSON at byte 0"),
         (b"\x00\xff\xfe", "malformed_record", "not valid JSON at byte 0"),
+        (b"Infinity", "malformed_record", "not valid JSON: Infinity"),
+        (b'{"eventId":NaN,"eventTime":"2024-01-01T00:00:00Z"}', "malformed_record", "not valid JSON: NaN"),
+        (b'{"eventId":"1","eventTime":"2024-01-01T00:00:00Z","x":-Infinity}', "malformed_record", "-Infinity"),
         (b"[]", "not_an_object", "expected an object, got an array"),
         (b'"text"', "not_an_object", 'expected an object, got "text"'),
         (b'{"eventTime":"2024-01-01T00:00:00Z"}', "missing_field", "eventId: required, but missing"),
