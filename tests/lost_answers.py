@@ -58,7 +58,11 @@ class PostgresProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        server = socket.create_connection(self._upstream)
+        try:
+            server = socket.create_connection(self._upstream)
+        except OSError:  # the server is away
+            _reset(client)
+            return
         with suppress(OSError):
             while answer := _REFUSE_ENCRYPTION.get(first := client.recv(_BYTES)):
                 client.sendall(answer)
