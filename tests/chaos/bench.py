@@ -287,11 +287,6 @@ class Bench:
         if code != 0:
             raise BrokenError(f"on SIGTERM the consumer ended with {code}: {consumer.last_words()}")
 
-    def stop_hard(self) -> None:
-        """Kill the consumer with SIGKILL."""
-        if self.consumer:
-            self.consumer.end_all()
-
     def _begin(self, what: str, module: list[str], environment: dict[str, str]) -> Process:
         self._runs += 1
         log = self.options.folder / f"{what}-{self._runs}.log"

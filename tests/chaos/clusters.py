@@ -71,7 +71,7 @@ def at_random(kills: int) -> Run:
             within += bench.lake.accounted() < len(bench.lake.files)
             victim = _RANDOM_VICTIMS[number % len(_RANDOM_VICTIMS)]
             if victim == "driver":
-                bench.stop_hard()
+                bench.end_consumers()
             else:
                 _kill(bench.cluster, victim, chance)
             outcome.hits += 1
