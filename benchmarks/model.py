@@ -407,7 +407,7 @@ def _load_table(model: Model, shape: Shape, load: Load, memory: Mapping[str, flo
         "cores",
         "breaks first",
         "of which the most",
-        "times what there is",
+        "needed over available",
         "core-hours a day",
         "driver-hours a day",
     ]
