@@ -20,6 +20,9 @@ log = structlog.get_logger()
 
 # Bytes of Arrow rows that make one row group for each day in them.
 _FLUSH_BYTES = 64 << 20
+# Rows of a day that follow one another, on average, from which on runs are sliced instead of sorting all rows: files
+# of a landing zone mostly have one day each. Shorter slices cost more than the copy.
+_LONG_RUN = 64
 # Most day files that are written at the same time: each has a buffer.
 _MAX_OPEN = 256
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
@@ -167,14 +170,18 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     if edges["min"] == edges["max"] and not days.null_count:
         yield _name(edges["min"]), table
         return
-    order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
-    runs = pc.run_end_encode(days.take(order).combine_chunks())
-    # Taken once for all days: each take from a chunked table reads the whole table.
-    ordered = table.take(order)
+    if table.num_rows < _LONG_RUN * len(pc.run_end_encode(days.combine_chunks()).values):
+        order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
+        # Taken once for all days: each take from a chunked table reads the whole table.
+        table, days = table.take(order), days.take(order)
+    runs = pc.run_end_encode(days.combine_chunks())
+    found: dict[int | None, list[pa.Table]] = {}
     begin = 0
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield _name(day), ordered.slice(begin, end - begin)
+        found.setdefault(day, []).append(table.slice(begin, end - begin))
         begin = end
+    for day, slices in found.items():
+        yield _name(day), pa.concat_tables(slices)
 
 
 def field_at(columns: Any, path: str) -> Any:

@@ -88,6 +88,20 @@ def test_rows_of_one_day_that_came_in_small_batches_are_one_file(tmp_path: Path)
     assert pq.ParquetFile(local_path(file.uri)).metadata.num_row_groups == 1
 
 
+@pytest.mark.parametrize("run", [1, 64, 100])
+def test_each_day_is_one_file_with_its_rows_in_order(tmp_path: Path, run: int) -> None:
+    moments = [None, EPOCH, EPOCH - timedelta(days=1)]
+    rows = [(number, moments[number // run % len(moments)]) for number in range(700)]
+    out = writer(tmp_path)
+    for start in range(0, len(rows), 90):
+        out.write(batch(rows[start : start + 90]))
+    files = out.close()
+    assert len(files) == len(moments)
+    for file in files:
+        found = [(row["id"], row["at"]) for row in pq.ParquetFile(local_path(file.uri)).read().to_pylist()]
+        assert found == [row for row in rows if row[1] == found[0][1]]
+
+
 def test_no_rows_make_no_files(tmp_path: Path) -> None:
     out = writer(tmp_path)
     out.write(batch([]))
