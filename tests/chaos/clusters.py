@@ -4,6 +4,7 @@ The driver waits at a step while another process is killed. The lake is in MinIO
 """
 
 import random
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ _AWAY_SECONDS = 5
 _APART_MINUTES = 10
 _ENOUGH_TASKS = 20
 _DONE = "Finished task"
+_REFUSED = re.compile(r"denied|forbidden|signature", re.IGNORECASE)
 _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 _SPECULATION = """\
 spark.speculation true
@@ -126,10 +128,12 @@ def postgres_restarted(step: Step) -> Run:
 def cut_off(bench: Bench) -> Outcome:
     """The storage refuses the keys of one of the two workers, until they are corrected."""
     bench.ready()
-    with _worker_with(bench, {"AWS_SECRET_ACCESS_KEY": "wrong"}) as work:
-        with bench.lake.producing(every=2.0):  # its executor gets no tasks until it has registered
-            wait_until(lambda: _said(work, "Exception in task") > 0, STRIKE_SECONDS, every=1.0)
-        hits = _said(work, "Exception in task")
+    consumer = bench.consumer
+    assert consumer is not None
+    with _worker_with(bench, {"AWS_SECRET_ACCESS_KEY": "wrong"}), bench.lake.producing(every=2.0):
+        # Its executor gets no tasks until it has registered. A task returns its error, so its log has none.
+        wait_until(lambda: not consumer.alive, STRIKE_SECONDS, every=1.0)
+    hits = len(_REFUSED.findall(consumer.last_words()))
     return _counted(bench, bench.recover(Outcome(hits=hits), may_end=True))
 
 
