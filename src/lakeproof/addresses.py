@@ -12,6 +12,14 @@ SCHEMES = ("file", "s3")  # schemes of addresses in a lake
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ALMOST_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/(?!/)|(?:s3[an]?|file):(?!//))", re.IGNORECASE)
+_OF_POSTGRES = {
+    # libpq waits for a server that has vanished without a reset: for 15 minutes, or 2 hours between two statements.
+    "connect_timeout": 10,  # seconds
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+}
 _GIVE_ADDRESS = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
 _LONGEST_PATH = 3_500  # bytes; Linux allows 4,096, of which names below the lake need some
@@ -114,6 +122,15 @@ def sqlite_path(uri: str) -> Path | None:
     """Return the path of a SQLite database; None for other databases."""
     # Decodes like SQLAlchemy, whose import takes longer than a query of the reader.
     return Path(unquote(uri.removeprefix("sqlite:///"))).absolute() if uri.startswith("sqlite:") else None
+
+
+def sqlalchemy_uri(uri: str) -> str:
+    """Return the address of a database for SQLAlchemy, with timeouts for Postgres unless it has its own."""
+    if uri.startswith("sqlite:"):
+        return uri
+    address, _, query = uri.replace("postgresql://", "postgresql+psycopg://", 1).partition("?")
+    own = [f"{name}={value}" for name, value in _OF_POSTGRES.items() if not re.search(rf"(?:^|&){name}=", query)]
+    return f"{address}?{'&'.join([*filter(None, [query]), *own])}"
 
 
 def without_password(uri: str) -> str:

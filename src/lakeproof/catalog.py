@@ -12,8 +12,9 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeproof.addresses import sqlite_path, without_password
+from lakeproof.addresses import sqlalchemy_uri, sqlite_path, without_password
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.rest_client import ANSWER_SECONDS, CONNECT_SECONDS, limit_requests
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import scheme_of
 from lakeproof.storage.disk import full_disk, local_places
@@ -72,6 +73,10 @@ def _load(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
     from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 
     own = dict(properties)
+    if own["type"] == "rest":
+        limit_requests()
+    else:
+        own["uri"] = sqlalchemy_uri(own["uri"])
     # `load_catalog` would add what PyIceberg's own file and variables say about a catalog of this name.
     return AVAILABLE_CATALOGS[CatalogType(own["type"])](CATALOG, own)
 
@@ -247,6 +252,10 @@ def spark_properties(settings: Settings) -> dict[str, str]:
     if settings.catalog.kind == "rest":
         # Only the server knows the locations of tables: Iceberg resolves the file access by address.
         catalog |= {"type": "rest", "uri": database} | _rest_warehouse(settings) | rest_login(settings) | on_s3
+        catalog |= {
+            "rest.client.connection-timeout-ms": str(CONNECT_SECONDS * 1000),
+            "rest.client.socket-timeout-ms": str(ANSWER_SECONDS * 1000),
+        }
     else:
         catalog |= {"type": "jdbc", "warehouse": settings.catalog.warehouse_uri} | _jdbc(database)
         if scheme_of(settings.catalog.warehouse_uri) == "s3":
@@ -325,6 +334,8 @@ def _jdbc(database: str) -> dict[str, str]:
     # Spark's UI redacts properties by name, but not an address with sslpassword.
     properties = {f"jdbc.{name}": query.pop(name) for name in [*query] if re.search(HIDDEN, name)}
     properties["uri"] = f"jdbc:postgresql://{where}{parts.path}{'?' * bool(query)}{urlencode(query)}"
+    # Options in the address take precedence. The driver would wait for a server that has vanished without a reset.
+    properties |= {"jdbc.tcpKeepAlive": "true", "jdbc.socketTimeout": str(ANSWER_SECONDS)}
     if user:
         properties["jdbc.user"] = user
     if password:

@@ -11,6 +11,7 @@ from lakeproof.addresses import (
     encoded,
     folder,
     folder_or_address,
+    sqlalchemy_uri,
     sqlite_path,
     sqlite_uri,
     without_password,
@@ -79,6 +80,16 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["s3://bucket", "s3://bucket/a/b/", "file:///folder", "file:///a%20b"])
 def test_an_address_stays_as_it_is(text: str) -> None:
     assert folder_or_address(text) == text
+
+
+def test_postgres_has_timeouts_unless_the_address_sets_them() -> None:
+    assert sqlalchemy_uri("sqlite:////a/b.db") == "sqlite:////a/b.db"
+    uri = sqlalchemy_uri("postgresql://u:p@h/d")
+    assert uri.startswith("postgresql+psycopg://u:p@h/d?connect_timeout=10&")
+    assert sqlalchemy_uri(uri) == uri
+    own = sqlalchemy_uri("postgresql://h/d?sslmode=require&tcp_user_timeout=5")
+    assert own.startswith("postgresql+psycopg://h/d?sslmode=require&tcp_user_timeout=5&connect_timeout=10&")
+    assert own.count("tcp_user_timeout") == 1
 
 
 @pytest.mark.parametrize(

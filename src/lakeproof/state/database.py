@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from lakeproof.addresses import sqlite_path
+from lakeproof.addresses import sqlalchemy_uri, sqlite_path
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.state.schema import StateTooNewError, is_current, migrate
 from lakeproof.storage.disk import DiskFullError, full_disk
@@ -23,7 +23,7 @@ def open_database(uri: str) -> Engine:
     try:
         # A program keeps a connection for days: the server may have restarted since, or have closed an idle one.
         is_server = not uri.startswith("sqlite:")
-        engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=is_server)
+        engine = create_engine(sqlalchemy_uri(uri), pool_pre_ping=is_server)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
                 Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)

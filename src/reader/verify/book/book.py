@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakeproof.addresses import sqlite_path
+from lakeproof.addresses import sqlalchemy_uri, sqlite_path
 from lakeproof.catalog import catalog_errors, table_or_none
 from lakeproof.contracts import Field
 from lakeproof.errors import LakeproofError
@@ -430,7 +430,7 @@ def _is_current(settings: Settings) -> bool:
     path = sqlite_path(uri)
     if path and not path.exists():
         return False
-    engine = create_engine(uri.replace("postgresql://", "postgresql+psycopg://", 1))
+    engine = create_engine(sqlalchemy_uri(uri))
     try:
         with engine.connect() as connection:
             return is_current(connection)
