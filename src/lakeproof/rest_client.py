@@ -3,7 +3,7 @@
 from typing import Any
 
 CONNECT_SECONDS = 10
-ANSWER_SECONDS = 120
+ANSWER_SECONDS = 60
 """Longer than servers take for a commit. After that, it is unknown whether they made it, and tables are looked up."""
 
 

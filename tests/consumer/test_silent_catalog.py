@@ -1,10 +1,11 @@
-"""A catalog that takes connections and never answers: Spark gives up, too."""
+"""A catalog that takes connections and never answers: Spark gives up, and its error is an outage."""
 
 import socket
 
 import pytest
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.jvm import failed_outside
 from lakeproof.catalog import spark_properties
 from lakeproof.settings import settings_of
 
@@ -26,5 +27,6 @@ def test_spark(spark: SparkSession, kind: str, uri: str, timeout: str, shortest:
         for name, value in properties.items():
             if name.startswith("spark.sql.catalog.lake"):
                 session.conf.set(name.replace("catalog.lake", f"catalog.silent_{kind}"), value)
-        with pytest.raises(Exception, match=r"(?i)timed out|connection attempt failed"):
+        with pytest.raises(Exception, match=r"(?i)timed out|connection attempt failed") as caught:
             session.sql(f"SHOW NAMESPACES IN silent_{kind}")
+    assert failed_outside(caught.value)
