@@ -1,17 +1,19 @@
 """Start of a session on a cluster: a JVM started by spark-submit, executors, and their Python."""
 
 import json
+import math
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import Event, Thread
 from typing import Any
 
 import structlog
 from py4j.java_gateway import JavaClass, JavaGateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -40,6 +42,9 @@ print(json.dumps([socket.gethostname(), dict(packages, Python="%d.%d" % sys.vers
 """
 _NO_PROGRAM = re.compile(r"Cannot run program .*")
 _WAIT_SECONDS = 120.0
+_LOOK_SECONDS = 10.0
+_PATIENCE_SECONDS = 60.0  # a standalone master replaces an executor within seconds, Kubernetes within a minute
+_AGAIN_SECONDS = 600.0
 _OF_JARS = "org.apache.iceberg.spark.SparkCatalog"
 _SUBMITTED = {"spark.master": "master", "spark.driver.memory": "driver_memory"}
 """Properties of spark-submit that a setting may contradict."""
@@ -140,6 +145,35 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
         if problem := differences(host, ours, theirs, judge=settings.judge):
             raise problem
     log.info("executors", found=_executors(context), cores=context.defaultParallelism, hosts=sorted(found_there))
+
+
+def watch_executors(context: SparkContext, master: str) -> Callable[[], None]:
+    """Warn, from a thread, while jobs wait without an executor; return the function that ends it.
+
+    Spark waits forever, and only its own log says so.
+    """
+    done = Event()
+    Thread(target=_watch, args=(context, master, done), name="executors", daemon=True).start()
+    return done.set
+
+
+def _watch(context: SparkContext, master: str, done: Event) -> None:
+    since = said = math.inf
+    while not done.wait(_LOOK_SECONDS):
+        try:
+            waits = not _executors(context) and bool(context.statusTracker().getActiveJobsIds())
+        except (Py4JError, OSError):  # the session is ending
+            return
+        now = time.monotonic()
+        if not waits:
+            if said < math.inf:
+                log.info("executors are back", master=master)
+            since = said = math.inf
+            continue
+        since = min(since, now)
+        if now - since >= _PATIENCE_SECONDS and (said == math.inf or now - said >= _AGAIN_SECONDS):
+            said = now
+            log.warning("jobs wait for an executor", seconds=round(now - since), master=master)
 
 
 def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], judge: str) -> LakeproofError | None:

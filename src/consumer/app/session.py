@@ -26,7 +26,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from consumer.app.cluster import check_executors, check_image, java_property, submitted_gateway
+from consumer.app.cluster import check_executors, check_image, java_property, submitted_gateway, watch_executors
 from consumer.iceberg.jvm import first_cause
 from consumer.iceberg.memory import MEMORY
 from consumer.spreading import Broadcasts
@@ -117,6 +117,7 @@ def start_session(
             session = _session(settings, conf, gateway)
         if own.is_remote and is_new:
             check_executors(session.sparkContext, settings)
+            _ENDS.callback(watch_executors(session.sparkContext, own.master))
         if is_new:
             _collect_often()
     except PySparkRuntimeError as error:

@@ -1,14 +1,17 @@
-"""The Python of executors is compared with the driver's. tests/test_cluster.py runs this file on a cluster."""
+"""The Python of executors is compared with the driver's, and jobs without executors are noticed."""
 
+import time
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from consumer.app.cluster import _ANY, _JUDGE, _SAME, check_deploy_mode, check_image, differences
+from consumer.app import cluster
+from consumer.app.cluster import _ANY, _JUDGE, _SAME, check_deploy_mode, check_image, differences, watch_executors
 from consumer.sources.files.source import FileSource
 from consumer.spreading import attempted
 from lakeproof.cluster import MISSING, installed
@@ -83,3 +86,23 @@ def test_a_replay_needs_the_landing_zone_on_all_machines_as_well(tmp_path: Path)
     settings = settings_of({"LAKE_SPARK_MASTER": "spark://master:7077", "LAKE_HOME": tmp_path})
     with pytest.raises(UsageError, match="do not see the landing zone of events"):
         FileSource(settings, "events", "bronze-events", True).recall(catalog)
+
+
+def test_jobs_that_wait_for_an_executor_are_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that is this machine has no executor beside the driver."""
+    monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.3)
+    context = spark.sparkContext
+    with capture_logs() as logs:
+        stop = watch_executors(context, "spark://here:7077")
+        try:
+            time.sleep(1)
+            assert logs == []
+            context.parallelize([1.5], 1).foreach(time.sleep)
+            time.sleep(1)
+        finally:
+            stop()
+    assert [(line["event"], line["log_level"], line["master"]) for line in logs] == [
+        ("jobs wait for an executor", "warning", "spark://here:7077"),
+        ("executors are back", "info", "spark://here:7077"),
+    ]
