@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, select
 
+from lakeproof.addresses import as_uri
 from lakeproof.backup.catalogs import Replacement, Tables
 from lakeproof.backup.checks import Files, lost_files, lost_offsets
 from lakeproof.backup.manifest import STATE, Folder, Manifest, SavedTable
@@ -134,6 +135,8 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
             way = work.plan.way_back
             work = _work(settings, folder, manifest, accept_loss=True, are_held=True)
             work.plan.way_back = way
+        for path, text in work.definitions.items():  # first: what prevents it prevents the rest, too
+            open_storage(as_uri(str(path.parent)), settings.s3).replace(as_uri(str(path)), text)
         with local_state(content) as (_, saved):
             for each in leases:
                 each.check()  # a machine that was suspended may have lost the leases
@@ -144,9 +147,6 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
             put_back_rows(saved, state, work.kept_streams)
         for stream in _streams(manifest.tables):
             remove_checkpoint(settings, bronze_query(stream))
-        for path, text in work.definitions.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
     work.plan.is_done = True
     return work.plan
 

@@ -626,6 +626,24 @@ def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) ->
     assert (own / "sensors.yaml").read_text() == "changed"
 
 
+def test_a_folder_of_contracts_that_cannot_be_written_prevents_the_restore(lake: Settings, tmp_path: Path) -> None:
+    own = tmp_path / "contracts"
+    shutil.copytree(lake.contracts, own)
+    lake = changed(lake, LAKE_CONTRACTS=own)
+    folder = taken(lake)
+    shutil.rmtree(own)
+    own.write_text("not a folder")
+    open_catalog(lake).drop_table("bronze.events")
+    with pytest.raises(UnavailableError, match=f"Cannot write {own}/") as refused:
+        restore(lake, folder)
+    assert "permissions" in refused.value.hint
+    assert not open_catalog(lake).table_exists("bronze.events")
+    own.unlink()
+    restore(lake, folder)
+    assert (own / "events.yaml").is_file()
+    assert open_catalog(lake).table_exists("bronze.events")
+
+
 def test_a_contract_that_was_applied_later_is_applied_again(lake_settings: Settings, tmp_path: Path) -> None:
     lake = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts")
     shutil.copytree(lake_settings.contracts, lake.contracts)
