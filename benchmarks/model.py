@@ -39,6 +39,7 @@ from benchmarks.model_fit import (
     with_silver_in_tasks,
 )
 from benchmarks.report import DOCS, read_report
+from consumer.sources.files.discovery import TAKEN_AT_ONCE
 
 Samples = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -440,7 +441,8 @@ def _zone_table(measured: Samples, costs: Mapping[str, Fitted]) -> Table:
             f"{of_bucket.of(units) / 60:,.0f} min, {ZONE / _FILES_OF_A_LISTING:,.0f} LIST requests",
         ],
         ["each later sweep, local", f"{costs['list again'].cost.of(units) / 60:,.1f} min"],
-        ["driver's memory in the first sweep", f"{memory.of(units) / 2**30:,.1f} GiB"],
+        ["driver's memory in the first sweep, local", f"{memory.of(units) / 2**30:,.1f} GiB"],
+        ["driver's memory in the first sweep, bucket", f"{memory.of({FILES: TAKEN_AT_ONCE}) / 2**30:,.1f} GiB"],
         ["state database", f"{state.of(units) / 2**30:,.1f} GiB"],
         ["micro-batches to take all", f"{micro_batches:,.0f}"],
         ["plan of each", f"{costs['plan'].cost.of({FILES: LIMITS.files}):,.2f} s"],

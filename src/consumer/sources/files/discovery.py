@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from heapq import heappush, heappushpop
+from itertools import islice
 from threading import Lock
 
 from lakeproof.landing.zone import LandingZone
@@ -19,6 +20,8 @@ from lakeproof.storage import StoredFile
 # On S3, a trigger lists after the key that is this many places before the newest known key.
 _RECENT_FILES = 1000
 _STATS_AT_ONCE = 8
+# Files of a bucket, listed by name, that are kept in memory (200 MB) and appended to the log at once.
+TAKEN_AT_ONCE = 100_000
 
 
 class Discovery:
@@ -34,7 +37,7 @@ class Discovery:
         # Files that are still young: the last state of each, and since when (monotonic) the state is the same.
         self._young: dict[str, tuple[StoredFile, float]] = {}
         self._lock = Lock()  # a sweep may run at the same time as the trigger
-        self._is_sweeping = False
+        self._fills_log = False  # whether a sweep of a bucket fills an empty log
         # The name that is so many places before the end of the listing: a bucket may have many files that are not read.
         self._swept = ""
         # Names in the log from the last look at recent files: the next look finds most of them again.
@@ -44,24 +47,34 @@ class Discovery:
         """Take new files among the recent ones; return their number."""
         newest = self._log.newest_names(_RECENT_FILES)
         after = max(newest[0] if newest else "", self._swept)
-        if not after and self._is_sweeping and self._zone.storage.shows_whole_files:
+        if self._fills_log:
             return 0  # this would list all files, as the sweep does
-        found = dict(self._zone.list_recent(after or None))
+        listed = self._zone.list_recent(after or None)
+        # The next look goes on behind them. A folder is listed only if it has changed, so all of its files count.
+        found = dict(islice(listed, TAKEN_AT_ONCE) if self._zone.storage.shows_whole_files else listed)
         new = dict(self._log.new_among(each for each in found.items() if each[0] not in self._known))
         if found:
             self._known = found.keys() - new.keys()
         return self._take(new.items())
 
     def sweep(self) -> int:
-        """Take new files from the whole landing zone; return their number."""
-        self._is_sweeping = True
+        """Take new files from the whole landing zone; return their number.
+
+        Those of a bucket are taken while it is listed, so that the first of millions are read at once.
+        """
+        in_order = self._zone.storage.shows_whole_files
+        self._fills_log = in_order and not self._log.newest_names(1)
         try:
             last: list[str] = []  # a heap of the last names
-            new = list(self._log.new_among(_noting(self._zone.list(), last)))
+            new = self._log.new_among(_noting(self._zone.list(), last))
+            at_once = TAKEN_AT_ONCE if in_order else None
+            taken = self._take(list(islice(new, at_once)))
+            for some in iter(lambda: list(islice(new, at_once)), []):
+                taken += self._take(some)
         finally:
-            self._is_sweeping = False
+            self._fills_log = False
         self._swept = last[0] if last else ""
-        return self._take(new)
+        return taken
 
     def named(self, uris: Iterable[str]) -> int:
         """Take new files that notifications name, if they exist; return their number."""

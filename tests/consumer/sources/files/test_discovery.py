@@ -2,15 +2,19 @@
 
 import os
 import time
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from consumer.sources.files import discovery as discovery_module
 from consumer.sources.files.discovery import Discovery
 from lakeproof.landing.zone import LandingZone
 from lakeproof.settings import S3Settings
+from lakeproof.state import landing_log
 from lakeproof.state.landing_log import LandingLog
+from lakeproof.storage import StoredFile
 
 SETTLE = timedelta(seconds=0.3)
 
@@ -115,3 +119,67 @@ def test_available_now_waits_for_young_files_and_names_those_that_still_grow(
     monkeypatch.setattr(time, "sleep", grow_and_sleep)
     assert discovery.sweep_until_settled() == ["growing.json"]
     assert names(log) == ["young.json"]
+
+
+class Bucket:
+    """Lists objects in the order of their names, as S3 does."""
+
+    shows_whole_files = True
+
+    def __init__(self, count: int) -> None:
+        self.keys = [f"{number:03d}.json" for number in range(count)]
+        self.listed = 0
+        self.at_listing: Callable[[], None] = lambda: None
+
+    def list(self) -> Iterator[StoredFile]:
+        return self.list_recent(None)
+
+    def list_recent(self, after: str | None) -> Iterator[StoredFile]:
+        for key in self.keys:
+            if after is None or f"s3://b/{key}" > after:
+                self.listed += 1
+                self.at_listing()
+                yield StoredFile(f"s3://b/{key}", 2, "tag", datetime.now(UTC))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    monkeypatch.setattr(discovery_module, "TAKEN_AT_ONCE", 40)
+    monkeypatch.setattr(discovery_module, "_RECENT_FILES", 10)
+    monkeypatch.setattr(landing_log, "_ROWS_AT_ONCE", 20)
+    return Bucket(100)
+
+
+def of_bucket(bucket: Bucket, log: LandingLog, monkeypatch: pytest.MonkeyPatch) -> Discovery:
+    zone = LandingZone("s3://b", S3Settings())
+    monkeypatch.setattr(LandingZone, "storage", bucket)
+    return Discovery(zone, log, SETTLE)
+
+
+def test_files_of_a_bucket_are_taken_while_it_is_listed(
+    bucket: Bucket, log: LandingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discovery = of_bucket(bucket, log, monkeypatch)
+    seen = []
+
+    def look() -> None:
+        bucket.at_listing = lambda: None  # but not within this look
+        seen.append((log.head().seq, discovery.recent()))
+        bucket.at_listing = look
+
+    bucket.at_listing = look
+    assert discovery.sweep() == 100
+    assert seen == [(number // 40 * 40, 0) for number in range(100)]
+    assert bucket.listed == 100
+    assert names(log) == bucket.keys
+
+
+def test_a_look_at_a_bucket_takes_only_so_many_files(
+    bucket: Bucket, log: LandingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one goes on behind them, as after a crash in the first sweep."""
+    discovery = of_bucket(bucket, log, monkeypatch)
+    found = [discovery.recent() for _ in range(5)]
+    assert found == [40, 31, 29, 0, 0]
+    assert names(log) == bucket.keys
+    assert bucket.listed < 5 * 42
