@@ -318,6 +318,9 @@ class _Filled:
         since = datetime.now(UTC) - _RATE_OVER
         rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
         last = max((at for at, _ in commits), default=None)
+        if last is None and self.newest:
+            # The snapshot of the last commit has expired: it is older than the oldest one.
+            last = min(map(_time_of, self.table.snapshots()), default=None)
         return QueryStatus(
             self.query, lag=lag, rows_per_second=rate, last_commit=last, watermark=watermark, problem=problem
         )

@@ -64,15 +64,22 @@ def test_what_waits_is_old_after_its_snapshot_has_expired(lake_settings: Setting
     table.append(rows)  # as a compaction, without a marker
     times = [EPOCH + timedelta(milliseconds=each.timestamp_ms) for each in table.snapshots()]
 
-    def first_after(follower: Committed | None) -> datetime | None:
-        return _Filled(catalog.load_table("silver.things"), "q").first_after(follower)
+    def filled() -> _Filled:
+        return _Filled(catalog.load_table("silver.things"), "q")
 
+    def first_after(follower: Committed | None) -> datetime | None:
+        return filled().first_after(follower)
+
+    with table.transaction() as properties:
+        properties.set_properties({property_of("q"): markers[-1].as_text()})
+    assert filled().status(0).last_commit == times[2]
     assert [first_after(each) for each in (None, *markers)] == [*times[:3], None]
     table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:2]]).commit()
     assert [first_after(each) for each in (None, *markers[:2])] == [times[2]] * 3  # at least so old
     table.refresh()
     table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
     assert first_after(markers[0]) == times[3]  # and not unknown
+    assert filled().status(0).last_commit == times[3]
 
 
 def by_name(found: list[QueryStatus]) -> dict[str, QueryStatus]:
