@@ -94,12 +94,18 @@ class AlertsQuery(Query):
         plain = plain_alerts(messages, samples, contract, limits)
         others = other_alerts(messages, samples, contract, limits, self._settings.judge)
         every = None if self._alerts.mode is AlertMode.REAL_TIME else _MICRO_BATCH_EVERY
+        self.check_cores(spark.sparkContext.defaultParallelism)
         self._running = [
             self._start(plain, self.name, every),
             self._start(others, self._others, _OTHERS_EVERY),
         ]
         log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
         return SparkQueries(self._running, end_themselves=True, can_be_cut=True)
+
+    def check_cores(self, cores: int) -> None:
+        """Warn if a query in real time takes all cores: the other queries would wait, and Spark does not say so."""
+        if self._alerts.mode is AlertMode.REAL_TIME and not self._trigger.available_now and self.slots >= cores:
+            log.warning("alerts in real time hold all cores", query=self.name, partitions=self.slots, cores=cores)
 
     def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
         """Start a query that looks for messages at an interval; None for each message as it arrives."""

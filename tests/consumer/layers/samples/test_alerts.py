@@ -17,6 +17,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 from tests.consumer.layers.samples.lakes import TEXT, write_samples
 from tests.judging import units_of
 from tests.lakes import changed
@@ -144,6 +145,20 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
     assert "mode: micro_batch" in refused.value.hint
     samples = replace(samples, alerts=Alerts("t", AlertMode.MICRO_BATCH))
     assert AlertsQuery(lake_settings, samples, other, Trigger(available_now=True)).slots == 0
+
+
+def test_alerts_that_leave_no_core_to_others_are_noticed(
+    lake_settings: Settings, samples: Samples, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a master with a fixed number of cores; on this machine, alerts get additional ones."""
+    monkeypatch.setattr(AlertsQuery, "slots", 3)
+    in_turns = replace(samples, alerts=Alerts("t", AlertMode.MICRO_BATCH))
+    with capture_logs() as logs:
+        for cores in (2, 3, 4):
+            AlertsQuery(lake_settings, samples, contract, Trigger()).check_cores(cores)
+            AlertsQuery(lake_settings, samples, contract, Trigger(available_now=True)).check_cores(cores)
+            AlertsQuery(lake_settings, in_turns, contract, Trigger()).check_cores(cores)
+    assert [(line["partitions"], line["cores"]) for line in logs] == [(3, 2), (3, 3)]
 
 
 def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
