@@ -95,6 +95,16 @@ def cpu_by_part(pid: int) -> dict[str, float]:
     return found
 
 
+def memory_by_part(pid: int) -> dict[str, float]:
+    """Return the memory of each part of a process tree in MiB; what processes share is divided among them."""
+    root, found = psutil.Process(pid), dict[str, float]()
+    for process in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            part = part_of(process.exe(), is_root=process.pid == pid)
+            found[part] = found.get(part, 0.0) + process.memory_full_info().pss / _MIB
+    return found
+
+
 def part_of(program: str, *, is_root: bool) -> str:
     """Return a process's part of the tree, based on its program's path: ``jvm``, ``driver`` or ``workers``."""
     if Path(program).name == "java":

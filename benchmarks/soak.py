@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
-
 from benchmarks.harness import (
     WORK,
     Goal,
@@ -26,6 +24,7 @@ from benchmarks.harness import (
     module,
 )
 from benchmarks.machine import ROOT
+from benchmarks.rss import memory_by_part
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings, settings_of
 
@@ -35,7 +34,7 @@ _FILES_PER_SECOND = 2.0
 _AT_MOST = 1.3
 _PARTS = 3
 _TABLES = ("bronze.events", "silver.events", "ledger.events", "gold.user_activity")
-_MIB = 1024**2
+_OF_PARTS = {"JVM, MiB": "jvm", "driver's Python, MiB": "driver", "workers, MiB": "workers"}
 _MAINTENANCE = {
     "LAKE_MAINTENANCE_EVERY_MINUTES": "0.5",
     "LAKE_MAINTENANCE_KEEP_HOURS": "0.01",
@@ -48,7 +47,7 @@ ABOUT = [
     "second, with all layers, a maintenance each half minute, and snapshots kept for 36 seconds, so that minutes "
     "have as many "
     "maintenances as a day has. Each goal sets the last third of the time against the second one; the first "
-    "third is the warm-up. Memory: resident, of the whole tree of processes. A trigger is a "
+    "third is the warm-up. Memory: of the whole tree of processes, with what they share counted once. A trigger is a "
     "micro-batch of bronze, from its beginning to its last commit. Files and snapshots: the most of bronze, "
     "silver, gold and the ledger together. An hour: `make soak`."
 ]
@@ -135,10 +134,9 @@ def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, An
 def _watch(settings: Settings, consumer: "subprocess.Popen[bytes]", seconds: float) -> list[Sample]:
     samples, began = [], time.time()
     while (now := time.time()) < began + seconds and consumer.poll() is None:
-        process = psutil.Process(consumer.pid)
-        trees = [process, *process.children(recursive=True)]
-        memory = sum(each.memory_info().rss for each in trees if each.is_running()) / _MIB
-        samples.append({"at": now - began, "memory, MiB": memory} | _sizes(settings) | {"absolute": now})
+        memory = memory_by_part(consumer.pid)
+        used = {"memory, MiB": sum(memory.values())} | {name: memory.get(part, 0.0) for name, part in _OF_PARTS.items()}
+        samples.append({"at": now - began} | used | _sizes(settings) | {"absolute": now})
         time.sleep(max(now + _EVERY_SECONDS - time.time(), 0))
     return samples
 

@@ -112,6 +112,9 @@ def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | L
             return work(item)
         except LakeproofError as error:
             return error
+        finally:
+            # Arrow's allocator keeps free pages of a worker, which lives as long as the stream.
+            pa.default_memory_pool().release_unused()
 
     return attempt
 

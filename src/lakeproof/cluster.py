@@ -170,6 +170,8 @@ def driver_options(settings: Settings) -> list[str]:
     return [
         # Otherwise only the thread ends, even of Spark's own, and a micro-batch waits for it forever.
         "-XX:+ExitOnOutOfMemoryError",
+        # Each thread would keep a buffer outside the heap as large as the largest file that it has written.
+        "-Djdk.nio.maxCachedBufferSize=1048576",
         f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs}",
         f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",

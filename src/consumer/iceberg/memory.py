@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from cachetools import LRUCache
+from cachetools import TTLCache
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
@@ -19,6 +19,8 @@ ROWS = 1_000_000
 """Most deleted rows, and most rows of one scan, that are cached."""
 _BYTES = 256 << 20
 _ENTRIES = 10_000
+# Files that a compaction has replaced are never asked for again: without it, the cache of a stream grows to its limits.
+_IDLE_SECONDS = 120.0
 
 
 class Memory:
@@ -27,13 +29,15 @@ class Memory:
     def __init__(self) -> None:
         self._lock = Lock()
         # A manifest without entries takes space, too.
-        self._entries: LRUCache[Hashable, list[ManifestEntry]] = LRUCache(
-            _ENTRIES, getsizeof=lambda entries: 1 + len(entries)
+        self._entries: TTLCache[Hashable, list[ManifestEntry]] = TTLCache(
+            _ENTRIES, _IDLE_SECONDS, getsizeof=lambda entries: 1 + len(entries)
         )
-        self._vectors: LRUCache[Hashable, dict[str, Any]] = LRUCache(
-            ROWS, getsizeof=lambda vectors: 1 + sum(map(len, vectors.values()))
+        self._vectors: TTLCache[Hashable, dict[str, Any]] = TTLCache(
+            ROWS, _IDLE_SECONDS, getsizeof=lambda vectors: 1 + sum(map(len, vectors.values()))
         )
-        self._tables: LRUCache[Hashable, pa.Table] = LRUCache(_BYTES, getsizeof=lambda table: table.nbytes)
+        self._tables: TTLCache[Hashable, pa.Table] = TTLCache(
+            _BYTES, _IDLE_SECONDS, getsizeof=lambda table: table.nbytes
+        )
 
     def entries(self, file: ManifestFile, io: FileIO, discard_deleted: bool) -> list[ManifestEntry]:
         """Return the entries of a manifest."""
@@ -47,7 +51,7 @@ class Memory:
     def table(self, key: Hashable) -> pa.Table | None:
         """Return a cached table; None if it is not in the cache."""
         with self._lock:
-            return self._tables.get(key)
+            return _used(self._tables, key)
 
     def keep(self, key: Hashable, table: pa.Table) -> None:
         """Cache a table that was derived from a data file, unless it is larger than the cache."""
@@ -61,9 +65,17 @@ class Memory:
                 each.clear()
 
 
-def _found(cache: LRUCache[Hashable, FoundT], lock: Lock, key: Hashable, read: Callable[[], FoundT]) -> FoundT:
+def _used(cache: TTLCache[Hashable, FoundT], key: Hashable) -> FoundT | None:
+    """Return what is cached, if anything, and let its time begin again."""
+    found: FoundT | None = cache.get(key)
+    if found is not None:
+        cache[key] = found
+    return found
+
+
+def _found(cache: TTLCache[Hashable, FoundT], lock: Lock, key: Hashable, read: Callable[[], FoundT]) -> FoundT:
     with lock:
-        found = cache.get(key)
+        found = _used(cache, key)
     if found is None:
         found = read()
         with lock, suppress(ValueError):  # larger than the cache
