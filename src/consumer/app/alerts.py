@@ -104,8 +104,10 @@ class AlertsQuery(Query):
 
     def check_cores(self, cores: int) -> None:
         """Warn if a query in real time takes all cores: the other queries would wait, and Spark does not say so."""
-        if self._alerts.mode is AlertMode.REAL_TIME and not self._trigger.available_now and self.slots >= cores:
-            log.warning("alerts in real time hold all cores", query=self.name, partitions=self.slots, cores=cores)
+        if self._alerts.mode is not AlertMode.REAL_TIME or self._trigger.available_now:
+            return
+        if (partitions := self.slots) >= cores:  # asks the broker
+            log.warning("alerts in real time hold all cores", query=self.name, partitions=partitions, cores=cores)
 
     def _start(self, alerts: DataFrame, name: str, every: str | None) -> StreamingQuery:
         """Start a query that looks for messages at an interval; None for each message as it arrives."""

@@ -170,11 +170,11 @@ def _by_day(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
     if edges["min"] == edges["max"] and not days.null_count:
         yield _name(edges["min"]), table
         return
-    if table.num_rows < _LONG_RUN * len(pc.run_end_encode(days.combine_chunks()).values):
+    runs = pc.run_end_encode(days.combine_chunks())
+    if table.num_rows < _LONG_RUN * len(runs.values):
         order = pc.sort_indices(table.append_column("_day", days), [("_day", "ascending")])
         # Taken once for all days: each take from a chunked table reads the whole table.
-        table, days = table.take(order), days.take(order)
-    runs = pc.run_end_encode(days.combine_chunks())
+        table, runs = table.take(order), pc.run_end_encode(days.take(order).combine_chunks())
     found: dict[int | None, list[pa.Table]] = {}
     begin = 0
     for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
