@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,22 +86,26 @@ class MemoryWatch:
 
 def cpu_by_part(pid: int) -> dict[str, float]:
     """Return the processor time of each part of a process tree; for workers, including child processes that ended."""
-    root, found = psutil.Process(pid), dict[str, float]()
-    for process in [root, *root.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            used, part = process.cpu_times(), part_of(process.exe(), is_root=process.pid == pid)
-            ended = used.children_user + used.children_system if part == "workers" else 0.0
-            found[part] = found.get(part, 0.0) + used.user + used.system + ended
-    return found
+
+    def seconds(process: psutil.Process, part: str) -> float:
+        used = process.cpu_times()
+        ended = used.children_user + used.children_system if part == "workers" else 0.0
+        return float(used.user + used.system + ended)
+
+    return _by_part(pid, seconds)
 
 
 def memory_by_part(pid: int) -> dict[str, float]:
     """Return the memory of each part of a process tree in MiB; what processes share is divided among them."""
+    return _by_part(pid, lambda process, _: process.memory_full_info().pss / _MIB)
+
+
+def _by_part(pid: int, measure: Callable[[psutil.Process, str], float]) -> dict[str, float]:
     root, found = psutil.Process(pid), dict[str, float]()
     for process in [root, *root.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             part = part_of(process.exe(), is_root=process.pid == pid)
-            found[part] = found.get(part, 0.0) + process.memory_full_info().pss / _MIB
+            found[part] = found.get(part, 0.0) + measure(process, part)
     return found
 
 
