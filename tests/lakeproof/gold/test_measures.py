@@ -178,8 +178,11 @@ def test_refused(sql):
 
 @given(st.text())
 def test_any_text_is_a_measure_or_a_refusal(sql):
-    with pytest.raises(RuleError):
-        parse_measure("x", sql, SMALL)
+    try:  # Hypothesis also draws texts from the source code, which has measures
+        measure = parse_measure("x", sql, SMALL)
+    except RuleError:
+        return
+    assert measure.name == "x"
 
 
 def test_what_a_consumer_gets():

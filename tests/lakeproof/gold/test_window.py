@@ -98,5 +98,8 @@ def test_what_is_taken_starts_at_the_same_times_of_each_day(size, every, day):
 
 @given(st.text(), st.none() | st.text())
 def test_any_text_is_a_window_or_a_refusal(size, every):
-    with pytest.raises(ContractError):
-        read_window(size, every)
+    try:  # Hypothesis also draws texts from the source code, such as 1 day
+        window = read_window(size, every)
+    except ContractError:
+        return
+    assert timedelta(0) < window.every <= window.size
