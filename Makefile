@@ -41,7 +41,7 @@ setup-native: ## also build the native judge, after its build failed
 setup-test: ## also prepare what the tests need
 	@tests/setup.sh
 
-test: setup-test ## run every check, and the tests that a change needs; ALL=1: every test
+test: setup-test ## run every check, and most tests; ALL=1: all that CI runs
 	@tests/check.sh
 
 fuzz: setup-test ## run the property tests on new random examples; ARGS="5 tests/reader" for 5 rounds of some, ARGS=layers: random streams to gold

@@ -5,7 +5,7 @@ examples then. Tests that are marked ``long`` run with ``-m long``: other combin
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -27,24 +27,34 @@ def only_with_all(*values: object, **named: Any) -> Any:
     return pytest.param(*values, marks=[pytest.mark.all, *named.pop("marks", [])], **named)
 
 
+def first_by_default(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Return the values for ``parametrize``: the first `count` run by default, the others only with ``ALL=1``.
+
+    A tuple has a value for each parameter.
+    """
+    tuples = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*each) if number < count else only_with_all(*each) for number, each in enumerate(tuples)]
+
+
 def grid(**axes: Sequence[Any] | Mapping[str, Any]) -> pytest.MarkDecorator:
     """Parametrize a test with combinations of the axes, chosen to cover each pair of values of two axes.
 
-    Those that cover each value of each axis run by default, the others on demand. An axis is a sequence of values, or
-    a mapping of names to values. Grids of more axes run whole in ``make chaos``.
+    One runs by default, those that cover each value of each axis run with ``ALL=1``, and the others on demand. An axis
+    is a sequence of values, or a mapping of names to values. Grids of more axes run whole in ``make chaos``.
     """
     named = [
         list(axis.items()) if isinstance(axis, Mapping) else [(str(value), value) for value in axis]
         for axis in axes.values()
     ]
     names = [[name for name, _ in axis] for axis in named]
-    by_default = covering(names, 1)
-    chosen = covering(names, min(2, len(names))) | by_default
+    with_all = covering(names, 1)
+    chosen = covering(names, min(2, len(names))) | with_all
+    by_default = next(case for case in product(*names) if case in with_all)
     cases = []
     for case in product(*named):
         name = tuple(name for name, _ in case)
         if name in chosen:
-            marks = [] if name in by_default else [pytest.mark.long]
+            marks = [] if name == by_default else [pytest.mark.all if name in with_all else pytest.mark.long]
             cases.append(pytest.param(*(value for _, value in case), id="-".join(name), marks=marks))
     return pytest.mark.parametrize(list(axes), cases)
 

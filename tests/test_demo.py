@@ -66,6 +66,7 @@ def assert_shown_by_the_readme(printed: str) -> None:
     assert [line for line in shown if line not in said(printed)] == []
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_from_start_to_clean(make):

@@ -107,6 +107,7 @@ def test_the_tutorial_makes_a_stream_of_a_contract_of_under_30_lines(tmp_path: P
     assert facts("\n".join(printed)) - facts(said) == {}
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_page_about_dead_letters_replays_them(tmp_path: Path) -> None:
     script, printed = walk("docs/replay.md", "sh|console")

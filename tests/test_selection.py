@@ -3,7 +3,7 @@
 from itertools import combinations, product
 
 import pytest
-from tests.selection import ALL, covering, examples, grid, only_with_all
+from tests.selection import ALL, covering, examples, first_by_default, grid, only_with_all
 from tests.test_conftest import run
 
 AXES = [["a", "b", "c", "d"], ["1", "2"], ["x", "y", "z"]]
@@ -32,7 +32,12 @@ def test_a_grid_of_two_axes_has_all_combinations_and_marks_those_that_do_not_run
         "b-nothing": ("b", ()),
         "b-all of it": ("b", (1, 2)),
     }
-    assert sum(not case.marks for case in cases) == 2
+    marks = {case.id: [mark.name for mark in case.marks] for case in cases}
+    assert sorted(marks.values()) == [[], ["all"], ["long"], ["long"]]
+    assert {name for name, those in marks.items() if those != ["long"]} in (
+        {"a-nothing", "b-all of it"},
+        {"a-all of it", "b-nothing"},
+    )
 
 
 def test_a_larger_grid_has_each_pair_of_values() -> None:
@@ -40,9 +45,20 @@ def test_a_larger_grid_has_each_pair_of_values() -> None:
     values = [case.values for case in cases]
     assert len(values) < 24
     assert {(first, last) for first, _, last in values} == set(product(AXES[0], AXES[2]))
-    assert {value for case in cases if not case.marks for value in case.values} == {
+    marks = {case.values: [mark.name for mark in case.marks] for case in cases}
+    assert {value for case in cases if marks[case.values] != ["long"] for value in case.values} == {
         each for axis in AXES for each in axis
     }
+    assert list(marks.values()).count([]) == 1
+
+
+def test_the_first_values_run_by_default() -> None:
+    cases = first_by_default([("a", 1), "b", "c"], 2)
+    assert [(case.values, [mark.name for mark in case.marks]) for case in cases] == [
+        (("a", 1), []),
+        (("b",), []),
+        (("c",), ["all"]),
+    ]
 
 
 def test_examples_are_fewer_by_default() -> None:

@@ -10,10 +10,11 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests import servers
+from tests.selection import first_by_default
 from tests.servers import KafkaServer, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
 
 
-@pytest.fixture(params=["minio", "postgres", "rest", "kafka"])
+@pytest.fixture(params=first_by_default(["minio", "postgres", "rest", "kafka"], 2))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     starts: dict[str, Callable[[], Server]] = {
         "minio": lambda: MinioServer(tmp_path / "server"),

@@ -78,6 +78,7 @@ def test_a_scenario_that_cannot_be_tried_is_red_and_the_next_one_is_run(tmp_path
     assert str(error) in row.outcome.problems[0]
 
 
+@pytest.mark.all
 def test_a_locked_database_is_named(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", None, S3Settings(), seed=1)
     lake.land(1)

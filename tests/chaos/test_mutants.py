@@ -30,6 +30,7 @@ def test_each_mutant_finds_what_it_replaces() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("mutant", "name"),
     [

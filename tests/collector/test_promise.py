@@ -53,6 +53,7 @@ class Load:
         wait_for(lambda: len(self.accepted) > before + 20)
 
 
+@pytest.mark.all
 @pytest.mark.timeout(120)
 def test_kills_of_broker_and_collector_lose_nothing_that_was_accepted(start_collector: Any, kafka: KafkaServer) -> None:
     running: Collector = start_collector(collector_deadline_seconds=3, collector_ready_seconds=2).ready()
@@ -110,6 +111,7 @@ def test_without_a_broker_posts_are_refused_until_it_is_there(kafka: KafkaServer
             kafka.start()
 
 
+@pytest.mark.all
 def test_posts_in_flight_end_at_the_deadline_when_the_broker_goes_away(
     start_collector: Any, kafka: KafkaServer
 ) -> None:

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent / "lakes"
 WITHOUT_HASHES, THIS = FOLDER / "0.1.tar.gz", FOLDER / "0.2.tar.gz"
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "archive",
     [WITHOUT_HASHES, pytest.param(THIS, marks=pytest.mark.long)],  # all other tests use this version

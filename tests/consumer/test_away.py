@@ -92,6 +92,7 @@ def check_away_at_the_start(lake: Dependent) -> None:
     lake.check_rows(2)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("lake", [_on_postgres, "on_rest_catalog"])
 def test_a_catalog_that_is_away_at_the_start(request: pytest.FixtureRequest, lake: str) -> None:
     check_away_at_the_start(request.getfixturevalue(lake))

@@ -109,6 +109,7 @@ def drop_all(catalog: Catalog) -> None:
             catalog.drop_table(name)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("catalog", "storage"),
     [

@@ -131,6 +131,7 @@ def test_a_certificate_that_cannot_be_written_is_refused_first(lake_settings: Se
     assert (result.returncode, result.stderr.partition(".json")[0]) == (1, "Error: '/no/erased")
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_wrong_condition_is_one_error_without_a_stack_trace(lake_settings: Settings) -> None:
     land(lake_settings, 1, 1)

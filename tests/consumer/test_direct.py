@@ -68,6 +68,7 @@ BY_DEFAULT = covering(list(AXES.values()), 1)
 CASES = sorted(BY_DEFAULT | covering(list(AXES.values()), 2))
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("files", "crashed", "lost"),
     [pytest.param(*case, marks=[pytest.mark.long] * (case not in BY_DEFAULT), id=", ".join(case)) for case in CASES],
@@ -106,6 +107,7 @@ def test_they_leave_the_same_over_crashes_and_losses(
     assert found[0] == found[1]
 
 
+@pytest.mark.all
 @grid(first=["Spark", "directly"], crashed={"committed": False, "planned only": True})
 def test_each_goes_on_from_the_others_checkpoint(
     lake_settings: Settings, drain: Drain, drain_directly: Drain, first: str, crashed: bool

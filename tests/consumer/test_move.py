@@ -125,6 +125,7 @@ def lake(lake_settings: Settings, session_of: SessionOf) -> Settings:
     return lake_settings
 
 
+@pytest.mark.all
 def test_a_copied_lake_is_refused_until_it_is_moved(
     lake: Settings, session_of: SessionOf, invoke: Invoke, tmp_path: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_tables_of_other_programs_are_moved_often(lake_settings: Settings, invok
         assert open_catalog(there).load_table(name).scan().to_arrow().num_rows == 1, name
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_the_page_says_how(lake_settings: Settings, minio: Minio, bucket: str, invoke: Invoke, tmp_path: Path) -> None:
     shop = changed(lake_settings, LAKE_HOME=tmp_path / "shop" / "lake")

@@ -27,6 +27,7 @@ def land_bad(settings: Settings, kind: str = "\x1b[2J") -> None:
     (settings.home / "landing" / "events" / name).write_text(json.dumps(records))
 
 
+@pytest.mark.all
 def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "contracts"
     write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
@@ -62,6 +63,7 @@ def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Pa
     assert consumer(settings, "status", "events").returncode == 4
 
 
+@pytest.mark.all
 def test_accept_bad_accepts_what_is_paused_and_nothing_else(lake_settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "contracts"
     write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
@@ -83,6 +85,7 @@ def test_accept_bad_is_not_for_modes(lake_settings: Settings) -> None:
     assert "--accept-bad cannot be used with dedupe" in failure(done.stderr)["message"]
 
 
+@pytest.mark.all
 def test_the_page_about_breakers_says_what_to_do(lake_settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "contracts"
     pause = "{share: 0.5, units: 4, over: micro-batch, action: pause}"

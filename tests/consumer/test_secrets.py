@@ -104,6 +104,7 @@ def test_no_address_that_spark_shows_has_a_secret() -> None:
     assert properties["spark.sql.catalog.lake.jdbc.sslpassword"] == "secret-2"
 
 
+@pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.s3
 @pytest.mark.parametrize("source", ["files", only_with_all("kafka")])

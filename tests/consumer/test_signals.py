@@ -65,6 +65,7 @@ def assert_ended_well(process: Process, seconds: float = 60) -> None:
     assert wait_until(lambda: not process.family(), 30), process.family()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [
@@ -117,6 +118,7 @@ def test_it_can_be_stopped_while_spark_starts(start: Start) -> None:
     assert_ended_well(process, 30)
 
 
+@pytest.mark.all
 def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     process = start("1 hour")
     wait_for(process, "started")
@@ -132,6 +134,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     assert wait_until(lambda: not process.family(), 30), process.family()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("part", ["driver", only_with_all("JVM")])
 def test_nothing_lives_on_when_a_part_is_killed(start: Start, part: str) -> None:
     land(start.settings, 0, 1)

@@ -159,6 +159,7 @@ def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settin
     assert after.dead_letters.judged == letters.judged - 30
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_other_tools_may_maintain_the_tables(
     session_of: SessionOf, drain_directly: Drain, lake_settings: Settings, tmp_path: Path

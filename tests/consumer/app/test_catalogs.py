@@ -135,6 +135,7 @@ def counted(settings: Settings) -> list[int]:
         return [session.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 
 
+@pytest.mark.all
 def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: SessionOf) -> None:
     product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(lake.contracts, stream))
     settings = changed(lake, LAKE_SETTLE_SECONDS=0)

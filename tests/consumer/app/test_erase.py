@@ -12,6 +12,7 @@ from tests.consumer.erasures import PERSON, STREAM, TABLES, Lakes, batch, lakes_
 from tests.consumer.lake import SessionOf
 from tests.consumer.replays import check_clean, verify
 from tests.lakes import changed
+from tests.selection import first_by_default
 from tests.servers import KafkaServer, free_port
 
 from consumer.app import erase as module
@@ -45,7 +46,7 @@ class Killed(BaseException):
     """Raised to end an erasure at one of its steps."""
 
 
-@pytest.fixture(scope="module", params=["files", "kafka"])
+@pytest.fixture(scope="module", params=first_by_default(["files", "kafka"]))
 def erased(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf
 ) -> tuple[Lakes, Erased, Erased]:

@@ -291,6 +291,7 @@ def test_later_runs_go_on_where_the_first_ended(lake_settings: Settings, landing
     assert sorted((row["event_id"], row["_micro_batch_id"]) for row in found) == [("0", 0), ("1", 1), ("2", 2)]
 
 
+@pytest.mark.all
 def test_a_file_whose_name_was_shortened_is_not_read_again(
     lake_settings: Settings, landing: Path, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

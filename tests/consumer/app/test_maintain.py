@@ -98,6 +98,7 @@ def maintained(settings: Settings, session_of: SessionOf, *names: str, dry_run: 
     return {each.table: each for each in done}
 
 
+@pytest.mark.all
 def test_a_maintained_lake_has_the_same_rows_and_goes_on(settings: Settings, session_of: SessionOf) -> None:
     write_contract(settings, right=False)
     fill(settings, session_of, 0)
@@ -160,6 +161,7 @@ def filled(filled_once: Settings) -> Settings:
     return filled_once
 
 
+@pytest.mark.all
 def test_what_others_need_is_kept_and_named(filled: Settings, session_of: SessionOf) -> None:
     session = session_of(filled)
     first = session.sql("select snapshot_id from lake.bronze.orders.snapshots order by committed_at").first()
@@ -272,6 +274,7 @@ def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
     assert done["silver.orders"].compacted
 
 
+@pytest.mark.all
 def test_a_table_that_has_grown_is_maintained_and_files_of_another_are_no_orphans(
     filled: Settings, session_of: SessionOf, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.landing_zone import ALIASES, Alias
 from tests.operations.pieces import Piece, back_up, lose, restore
-from tests.selection import grid, only_with_all
+from tests.selection import first_by_default, grid, only_with_all
 from typer.testing import CliRunner
 
 from consumer.app.repair import absent_files, give_up, reset
@@ -236,7 +236,7 @@ def test_compaction_and_expiry_by_other_tools(
     check(lake_settings, landed_names(landing))
 
 
-@pytest.mark.parametrize("alias", ALIASES, ids=lambda alias: alias.__name__)
+@pytest.mark.parametrize("alias", first_by_default(ALIASES, 2), ids=lambda alias: alias.__name__)
 def test_the_same_folder_spelled_another_way_is_the_same(
     lake_settings: Settings, landing: Path, drain: Drain, alias: Alias
 ) -> None:

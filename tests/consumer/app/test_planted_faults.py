@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 from tests.consumer.lake import SessionOf
 from tests.messages import send
+from tests.selection import first_by_default
 from tests.servers import KafkaServer, Minio
 
 from consumer.app.application import Query, run_queries
@@ -258,7 +259,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return made
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", first_by_default(GROUPS))
 def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0)  # do not wait for a micro-batch that is being committed
     with ExitStack() as planted:
@@ -296,6 +297,7 @@ def twice(source: str) -> Callable[[pa.Table], pa.Table]:
     return lambda rows: pa.concat_tables([rows, rows.filter(pc.field("_source") == source)])
 
 
+@pytest.mark.all
 def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
     receipts = tmp_path / "receipts.jsonl"
     topic = lake.topic or "none"
@@ -319,6 +321,7 @@ def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
         assert [(each.what, each.details) for each in result.findings] == [(expected, (source,))]
 
 
+@pytest.mark.all
 def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     """This test is the last one of each lake: it drops tables."""
     found = lake.verified()

@@ -121,6 +121,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
     assert booked == {None: 21, 1: 24}
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("source", ["files", "kafka"])
 def test_untouched_letters_are_replayed_alike_with_and_without_spark(
     settings: Settings,
@@ -153,6 +154,7 @@ def test_untouched_letters_are_replayed_alike_with_and_without_spark(
     assert found[0] == found[1]
 
 
+@pytest.mark.all
 def test_dead_letters_without_the_number_of_their_attempt_landed_so(
     settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ STEPS = ["before attempts", "before bronze", "before dead letters", "before ledg
 
 
 # Each command finishes each step, with the losses in turn. `make chaos ARGS="--part replay"` has all combinations.
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("step", "by", "lost"),
     [
@@ -240,6 +243,7 @@ def test_an_interrupted_replay_is_finished_once(
     check_hashes(settings, STREAM)
 
 
+@pytest.mark.all
 def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay(
     settings: Settings, session_of: SessionOf
 ) -> None:
@@ -329,6 +333,7 @@ def complete_records(value: bytes) -> tuple[list[bytes], bytes]:
     return found, text[behind:].encode("latin-1")
 
 
+@pytest.mark.all
 def test_salvage_unpacks_what_can_be_relied_on(settings: Settings, session_of: SessionOf) -> None:
     settings = changed(settings, LAKE_MAX_RECORD_BYTES=1_000)
     write_contract(settings, right=True)
@@ -406,6 +411,7 @@ def test_without_salvage_a_batch_that_was_cut_short_fails(settings: Settings, se
     assert rows(settings, "bronze.orders") == []
 
 
+@pytest.mark.all
 def test_what_fails_as_often_as_it_may_is_parked_until_it_is_asked_for(
     settings: Settings, session_of: SessionOf
 ) -> None:
@@ -448,6 +454,7 @@ CHOICES: list[tuple[str | None, int | None, list[int]]] = [
 ]
 
 
+@pytest.mark.all
 def test_some_of_them_are_chosen(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of)
     before = {position for _, position in places(settings, "bronze.orders")}
@@ -458,6 +465,7 @@ def test_some_of_them_are_chosen(settings: Settings, session_of: SessionOf) -> N
         assert sorted(replayed) == positions, where
 
 
+@pytest.mark.all
 def test_a_condition_that_cannot_be_evaluated_is_refused(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of)
     before = snapshots(settings)
@@ -513,6 +521,7 @@ def test_a_transform_corrects_bytes_and_leaves_its_trace(
     assert b"1099511627776" in raw[1]
 
 
+@pytest.mark.all
 def test_a_transform_may_be_an_expression_of_sql(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of, put_right=False)
     text = """replace(raw, '"used"', '"new"')"""
@@ -526,6 +535,7 @@ def test_a_transform_may_be_an_expression_of_sql(settings: Settings, session_of:
     assert [row["raw"] for row in attempts if row["outcome"] == "failed"] == [None] * 4
 
 
+@pytest.mark.all
 def test_a_record_that_was_too_large_is_read_again_from_where_it_landed(
     settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +608,7 @@ def test_two_replays_or_a_replay_beside_the_consumer_are_refused(settings: Setti
     assert len(rows(settings, "bronze.orders")) == 3
 
 
+@pytest.mark.all
 def test_a_table_of_attempts_that_was_dropped_is_missed(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of)
     replay(settings, session_of)

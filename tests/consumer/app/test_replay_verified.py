@@ -125,6 +125,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.all
 def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: KafkaServer, tmp_path: Path) -> None:
     topic = kafka.new_topic(partitions=2)
     settings = changed(
@@ -157,6 +158,7 @@ def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: K
     assert verify(settings).clean
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("step", "by"),
     [

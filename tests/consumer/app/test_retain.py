@@ -161,6 +161,7 @@ def test_archives_that_would_land_again_are_refused(filled: Settings) -> None:
     assert len(landed(filled)) == 3
 
 
+@pytest.mark.all
 def test_retention_in_a_bucket(s3_lake_settings: Settings, tmp_path: Path, session_of: SessionOf) -> None:
     changes = {"LAKE_CONTRACTS": tmp_path / "contracts", "LAKE_GOLD": tmp_path / "gold"}
     settings = changed(s3_lake_settings, **changes).model_copy(update={"s3": s3_lake_settings.s3})
@@ -180,6 +181,7 @@ def test_retention_in_a_bucket(s3_lake_settings: Settings, tmp_path: Path, sessi
     assert verify(settings).clean
 
 
+@pytest.mark.all
 def test_units_that_are_only_in_a_landed_file_keep_it(settings: Settings, session_of: SessionOf) -> None:
     small = changed(settings, LAKE_MAX_RECORD_BYTES=200)
     land_old(settings, "1.json", batch(order(0), order(1, note="x" * 300)))

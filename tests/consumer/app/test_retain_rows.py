@@ -185,6 +185,7 @@ def _kill(*_: object) -> None:
     raise KilledError
 
 
+@pytest.mark.all
 def test_what_has_expired_is_accounted_for(lake: Lake) -> None:
     assert lake.expired() == EXPIRED
     assert {row["_position"] for row in rows(lake.settings, LETTERS)} == {2}
@@ -215,6 +216,7 @@ def test_the_page_counts_what_has_expired(lake: Lake) -> None:
             assert counted == number.value, name
 
 
+@pytest.mark.all
 def test_faults_are_found_beside_what_has_expired(lake: Lake) -> None:
     spark = lake.session_of(lake.settings)
     snapshots = {}
@@ -253,6 +255,7 @@ def test_whoever_comes_second_is_refused(lake: Lake) -> None:
         lake.retain()
 
 
+@pytest.mark.all
 def test_the_stream_goes_on_and_silver_is_filled_again(lake: Lake) -> None:
     settings = lake.settings
     lake.landing.land([settings], batch(order(30), order(20, amount=5)), batch(order(31, kind="broken")))

@@ -178,6 +178,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.all
 def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
     lake_settings: Settings, session_of: SessionOf, tmp_path: Path
 ) -> None:

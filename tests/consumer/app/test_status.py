@@ -206,6 +206,7 @@ def test_a_look_at_what_is_recent_on_s3_lists_no_older_keys(
     assert [each.lag for each in status(settings, ["events"])] == [13]
 
 
+@pytest.mark.all
 def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
     settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     topic = kafka.new_topic(2)
@@ -232,6 +233,7 @@ def test_a_lake_of_a_topic(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert "│ ?" in out.getvalue()
 
 
+@pytest.mark.all
 def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     topic = kafka.new_topic()
@@ -270,6 +272,7 @@ def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert [each.query.partition(" ")[0] for each in status(settings, [])] == ["dedupe"]
 
 
+@pytest.mark.all
 def test_samples_and_alerts(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(number) for number in range(5)])

@@ -16,6 +16,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.lost_answers import REST_ANSWERS, Answer, PostgresProxy, RestProxy
+from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.app.application import run_queries
@@ -80,7 +81,11 @@ def catalog_that_loses(request: pytest.FixtureRequest, lake_settings: Settings) 
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind not in _USUAL)) for kind in KINDS]
+    "kind",
+    [
+        *first_by_default(_USUAL),
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind not in _USUAL),
+    ],
 )
 def test_a_commit_whose_answer_is_lost_has_landed(
     kind: str, catalog_that_loses: Callable[..., Catalog], session_of: SessionOf
@@ -107,6 +112,7 @@ def test_a_commit_whose_answer_is_lost_has_landed(
     assert table.metadata_files() == table.known_metadata_files()  # no orphan
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "kind",
     [pytest.param("postgres", marks=pytest.mark.long), "rest 409", pytest.param("rest reset", marks=pytest.mark.long)],
@@ -161,6 +167,7 @@ def losing_after_the_rewrite(catalog: Catalog) -> Iterator[None]:
             catalog.losing = False
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "answers", [pytest.param((), id="postgres", marks=pytest.mark.long), pytest.param(REST_ANSWERS, id="rest")]
 )

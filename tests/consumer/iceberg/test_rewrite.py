@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from tests.consumer.iceberg.upserts import Upserts
+from tests.selection import first_by_default
 
 from consumer.app.maintain import options_of
 from consumer.iceberg import rewrite
@@ -159,7 +160,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", first_by_default(MUTANTS, 3))
 def test_a_planted_bug_is_stopped_before_readers_see_it(
     shared: Table, mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def test_of_two_maintainers_one_is_too_late(table: Table, monkeypatch: pytest.Mo
     assert (table.branches(), table.files(), table.rows()) == (["main"], 3, before)
 
 
+@pytest.mark.all
 def test_files_that_another_maintainer_has_expired_are_not_swapped_in(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +259,7 @@ def test_files_that_another_maintainer_has_expired_are_not_swapped_in(
     assert (table.branches(), table.files(), table.rows()) == (["main"], 12, before)
 
 
+@pytest.mark.all
 def test_a_branch_that_was_dropped_and_created_again_is_not_swapped_in(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +306,7 @@ def test_a_search_for_orphans_is_repeated_if_another_program_expires_snapshots(t
     assert session.statements == 1 + expires
 
 
+@pytest.mark.all
 def test_a_name_that_needs_quotes_and_a_nested_time(spark: SparkSession) -> None:
     name = f"gold.it's-t{uuid.uuid4().hex}"
     full = f"lake.gold.`{name.removeprefix('gold.')}`"
@@ -320,6 +324,7 @@ def test_a_name_that_needs_quotes_and_a_nested_time(spark: SparkSession) -> None
     spark.sql(f"drop table {full}")
 
 
+@pytest.mark.all
 def test_manifests_are_merged_with_the_swap(table: Table) -> None:
     for number in range(4, 8):
         table.insert(f"{number} * 10 + id", number)
@@ -335,7 +340,7 @@ class Killed(BaseException):
     """Raised when the process is gone: nothing is cleaned up."""
 
 
-@pytest.mark.parametrize("step", ["_rewrite", "_compare", "_swap"])
+@pytest.mark.parametrize("step", first_by_default(["_swap", "_rewrite", "_compare"]))
 def test_a_compaction_that_was_killed_is_repeated(table: Table, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = table.rows()
 

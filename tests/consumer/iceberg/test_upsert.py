@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.consumer.iceberg.upserts import Upserts, marker
+from tests.selection import first_by_default
 
 from consumer.iceberg import append
 from consumer.iceberg.upsert import OldRows, upsert_once
@@ -69,7 +70,7 @@ BETWEEN = {
 }
 
 
-@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("between", first_by_default(BETWEEN, 2))
 def test_commits_of_others_may_come_between(table: Upserts, monkeypatch: pytest.MonkeyPatch, between: str) -> None:
     table.upsert(0, "a", 0, 1, 2)
     table.upsert(1, "b", 0)

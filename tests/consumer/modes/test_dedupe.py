@@ -14,7 +14,7 @@ from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topi
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
-from tests.selection import grid
+from tests.selection import first_by_default, grid
 from tests.servers import KafkaServer, free_port
 
 from consumer.layers import buckets
@@ -99,7 +99,7 @@ def test_an_event_of_the_future_makes_no_other_late(run: Run, kafka: KafkaServer
     assert run("dedupe", topic=topic).totals == Counts(kept=3, duplicates=1, late=1)
 
 
-@pytest.mark.parametrize("step", ["write_keys", "commit", "tidy"])
+@pytest.mark.parametrize("step", first_by_default(["commit", "write_keys", "tidy"]))
 def test_a_micro_batch_that_was_interrupted_is_repeated(
     made: Made, spark: SparkSession, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -244,6 +244,7 @@ def test_messages_that_are_lost_and_a_topic_that_was_created_again_stop_it(
         made("dedupe", topic=topic).prepare()
 
 
+@pytest.mark.all
 def test_a_broker_that_is_away_is_waited_for_as_long_as_the_settings_say(
     spark: SparkSession, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topi
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
+from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.modes.checkpoint import Counts
@@ -35,7 +36,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(("seed", "at_once"), [(1, 30), (2, 1_000)])
+@pytest.mark.parametrize(("seed", "at_once"), first_by_default([(1, 30), (2, 1_000)]))
 def test_windows_equal_the_model(run: Run, kafka: KafkaServer, tmp_path: Path, seed: int, at_once: int) -> None:
     topic, sink = kafka.new_topic(), kafka.new_topic()
     stream = random_stream(seed, 150)
@@ -54,6 +55,7 @@ def test_windows_equal_the_model(run: Run, kafka: KafkaServer, tmp_path: Path, s
     assert aside == {number: stream[number] for number in [*model.late, *model.bad]}
 
 
+@pytest.mark.all
 def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
     run: Run, kafka: KafkaServer, lake_settings: Settings, tmp_path: Path
 ) -> None:

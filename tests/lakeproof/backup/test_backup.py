@@ -148,9 +148,10 @@ def land(settings: Settings, *names: str) -> None:
 
 
 def on(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test on some kinds of lakes, and on the others on demand."""
+    """Run a test on the first kind of lake, with ``ALL=1`` on the other kinds, and on the rest on demand."""
     every = ("sqlite", "postgres", "rest", "s3")
-    marks = {kind: [pytest.mark.long] * (kind not in kinds) + [pytest.mark.s3] * (kind == "s3") for kind in every}
+    when = {kind: pytest.mark.all if kind in kinds else pytest.mark.long for kind in every}
+    marks = {kind: [when[kind]] * (kind != kinds[0]) + [pytest.mark.s3] * (kind == "s3") for kind in every}
     return pytest.mark.parametrize("any_lake", [pytest.param(kind, marks=marks[kind]) for kind in every], indirect=True)
 
 
@@ -212,6 +213,7 @@ def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
     assert numbers(any_lake, "bronze.events") == [1, 3]
 
 
+@pytest.mark.all
 @on("rest")
 def test_a_table_that_was_replaced_comes_back(any_lake: Settings) -> None:
     folder = taken(any_lake)

@@ -54,6 +54,7 @@ def central(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.all
 def test_jars_are_retrieved_once_and_replaced_when_the_list_changes(central, tmp_path):
     folder = tmp_path / "a folder" / "jars"
     central.offer(one=b"1", two=b"2")
@@ -99,6 +100,7 @@ def test_a_jar_that_cannot_be_had_is_named(central, tmp_path):
     assert "one" in (tmp_path / "ivy.log").read_text()
 
 
+@pytest.mark.all
 def test_set_ups_at_once_share_a_cache(central, tmp_path):
     central.offer(**{f"jar{number}": bytes([number]) * 1_000_000 for number in range(10)})
     folders = [tmp_path / str(number) / "jars" for number in range(3)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.lakeproof.whatif.lakes import Lake, verdicts
-from tests.selection import examples
+from tests.selection import examples, only_with_all
 
 from consumer.sources.envelope import Envelope
 from lakeproof.contracts import Contract, parse_contract
@@ -379,7 +379,11 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(
-    "policies", [("freeze", "freeze"), ("rescue", "rescue"), ("rescue", "freeze"), ("freeze", "rescue")]
+    "policies",
+    [
+        ("rescue", "freeze"),
+        *(only_with_all(each) for each in (("freeze", "rescue"), ("freeze", "freeze"), ("rescue", "rescue"))),
+    ],
 )
 def test_forecasts_equal_what_the_judge_says_of_the_landed_bytes(
     lake_settings: Settings, tmp_path: Path, policies: tuple[str, str]

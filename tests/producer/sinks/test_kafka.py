@@ -91,6 +91,7 @@ def test_a_batch_may_be_larger_than_the_queue(
     assert len(received(kafka, topic)) == 4_000
 
 
+@pytest.mark.all
 def test_what_cannot_be_sent_is_said_plainly(
     produce: Any, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from tests.consumer.breakers import apply_contract, write_contract
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.lakes import changed
-from tests.selection import grid
+from tests.selection import first_by_default, grid
 
 from consumer.app import repair
 from consumer.app.application import run_queries
@@ -122,7 +122,7 @@ def test_a_pause_commits_nothing_and_says_what_to_do(stream: Stream) -> None:
     assert stream.data_files() == files, "what was written for nothing is removed"
 
 
-@pytest.mark.parametrize("lost", ["nothing", "checkpoint"])
+@pytest.mark.parametrize("lost", first_by_default(["checkpoint", "nothing"]))
 def test_a_restart_does_not_slip_past(stream: Stream, lost: str) -> None:
     stream.write(PAUSE)
     stream.drain()
@@ -143,7 +143,7 @@ def test_a_restart_does_not_slip_past(stream: Stream, lost: str) -> None:
     assert stream.clean()
 
 
-@pytest.mark.parametrize("lost", ["nothing", "checkpoint"])
+@pytest.mark.parametrize("lost", first_by_default(["checkpoint", "nothing"]))
 def test_a_contract_that_was_put_right_lands_all_of_it(stream: Stream, lost: str) -> None:
     stream.write(PAUSE)
     stream.land("1.json", 5, 0)
@@ -218,6 +218,7 @@ def test_a_micro_batch_that_bronze_has_is_finished_not_paused(stream: Stream, mo
     assert stream.clean()
 
 
+@pytest.mark.all
 def test_bad_units_of_a_time_are_counted_together(stream: Stream) -> None:
     stream.write("{share: 0.5, units: 10, over: 1 hour, action: pause}")
     for number in range(3):
@@ -238,6 +239,7 @@ def test_bad_units_of_a_time_are_counted_together(stream: Stream) -> None:
     assert "9 of 11 units of the last 1 hour" in paused(stream).message
 
 
+@pytest.mark.all
 def test_a_pause_of_a_time_does_not_end_with_the_time(stream: Stream) -> None:
     stream.write("{share: 0.5, units: 5, over: 3 seconds, action: pause}")
     stream.land("1.json", 0, 4)
@@ -362,6 +364,7 @@ def test_a_state_database_that_is_lost_takes_no_pause_with_it(stream: Stream) ->
     assert stream.clean()
 
 
+@pytest.mark.all
 def test_dead_letters_are_replayed_beside_a_pause_and_after_it(stream: Stream, session_of: SessionOf) -> None:
     stream.write("{share: 0.5, units: 4, over: 1 hour, action: pause}")
     stream.land("1.json", 9, 1)

@@ -60,6 +60,7 @@ def plain(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((row | {"named": dict(row["named"])} for row in made), key=lambda row: row["id"])
 
 
+@pytest.mark.all
 def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain: Drain, session_of: SessionOf) -> None:
     write_contract(settings, "1.0.0")
     land(settings, "1.json", OLD)

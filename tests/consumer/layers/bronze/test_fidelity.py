@@ -19,6 +19,7 @@ from tests.consumer.lake import Drain
 from tests.consumer.layers.bronze.records import EXPLICIT, Record, exact, record, records
 from tests.lakeproof.judge.test_json_types import shown
 from tests.pages import blocks
+from tests.selection import only_with_all
 
 from consumer.iceberg import nulls
 from lakeproof.catalog import open_catalog
@@ -200,7 +201,7 @@ def duckdb_arrow(landed: Landed, table: str) -> Rows:
 
 
 engines = pytest.mark.parametrize(
-    "read", [spark_collect, spark_arrow, pyiceberg, pyiceberg_files, duckdb, duckdb_arrow]
+    "read", [only_with_all(spark_collect), spark_arrow, pyiceberg, pyiceberg_files, duckdb, duckdb_arrow]
 )
 
 

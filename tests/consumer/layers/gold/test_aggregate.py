@@ -238,6 +238,7 @@ def test_a_micro_batch_that_crashed_is_tried_again(
     check(lake, silver, spec)
 
 
+@pytest.mark.all
 def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: SparkSession, silver: Silver) -> None:
     for number in range(3):
         silver.keep([order(NOON, "a"), order(NOON - number * HOUR, "b"), order(NOON, str(number))])

@@ -14,6 +14,7 @@ from tests.consumer.layers.silver.lakes import silver_of
 from tests.consumer.taking import Taking, taking
 from tests.evolving import LONG, NEW, OLD, V1, V2, land, write_contract
 from tests.lakes import changed
+from tests.selection import first_by_default
 
 from consumer.iceberg.append import open_table
 from consumer.layers.sinks.changes import gold_followed
@@ -70,7 +71,9 @@ def gold_of(spark: SparkSession, settings: Settings) -> Iterator[Taking]:
 
 @pytest.mark.parametrize(
     ("strategy", "window"),
-    [("merge", "{size: 1 hour}"), ("state", "{size: 1 hour, every: 1 hour}"), ("merge", "{gap: 30 minutes}")],
+    first_by_default(
+        [("merge", "{size: 1 hour}"), ("state", "{size: 1 hour, every: 1 hour}"), ("merge", "{gap: 30 minutes}")]
+    ),
 )
 def test_a_contract_is_applied_while_silver_and_gold_run(
     settings: Settings,

@@ -53,6 +53,7 @@ def verified(lake: Settings) -> dict[str, Result]:
         return {found.name: found for found in gold.check(Scope(lake, session, "orders"))}
 
 
+@pytest.mark.all
 def test_what_spark_fills_is_what_verify_expects(
     lake_settings: Settings, tmp_path: Path, session_of: SessionOf
 ) -> None:

@@ -25,6 +25,7 @@ from tests.consumer.layers.samples.lakes import (
     write_samples,
 )
 from tests.operations import tables
+from tests.selection import first_by_default
 
 from consumer.layers import upstream
 from consumer.layers.rebuild import rebuild
@@ -88,7 +89,7 @@ def test_a_field_that_is_renamed_while_it_runs_keeps_its_name_in_the_product(
     check(lake, silver, samples)
 
 
-@pytest.mark.parametrize(("text", "seed"), [(TEXT, 1), (BY_WINDOW, 3)])
+@pytest.mark.parametrize(("text", "seed"), first_by_default([(TEXT, 1), (BY_WINDOW, 3)]))
 def test_random_readings_are_as_the_model_says_over_crashes(
     lake: Settings, session: SparkSession, silver: Silver, crash: Callable[[int], None], text: str, seed: int
 ) -> None:
@@ -153,6 +154,7 @@ def test_what_silver_is_about_to_commit_is_not_sampled(
     check(lake, silver, samples)
 
 
+@pytest.mark.all
 def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     for number in range(3):
@@ -194,6 +196,7 @@ def test_another_range_of_the_contract_is_refused(lake: Settings, session: Spark
         fill(session, lake, replace(samples, minimum=-1.0))
 
 
+@pytest.mark.all
 def test_tables_of_different_points_in_time_are_refused(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     for number in range(2):
@@ -252,6 +255,7 @@ def test_samples_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> Non
         rebuild(lake, samples_layer(lake, write_samples(lake, TEXT)), lambda: pytest.fail("no session is needed"))
 
 
+@pytest.mark.all
 def test_what_is_read_again_does_not_grow_with_the_stream(
     lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

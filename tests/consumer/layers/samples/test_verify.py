@@ -53,6 +53,7 @@ def what(lake: Settings) -> list[tuple[str, str, int]]:
     return [(each.place.removeprefix("gold.sensor_"), each.what, each.rows) for each in found.findings]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("text", [TEXT, only_with_all(BY_WINDOW)], ids=["by device", "by window"])
 def test_what_spark_fills_is_what_verify_expects(
     lake_settings: Settings, tmp_path: Path, session_of: SessionOf, text: str, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
-from tests.selection import grid
+from tests.selection import first_by_default, grid
 
 from consumer.app.repair import reset
 from consumer.layers.rebuild import rebuild
@@ -134,7 +134,7 @@ def test_random_streams_are_as_the_model_says(
         check(lake)
 
 
-@pytest.mark.parametrize("appends", range(4), ids=APPENDS)
+@pytest.mark.parametrize("appends", first_by_default(range(4)), ids=APPENDS)
 def test_what_was_begun_is_finished_in_the_same_way(
     lake_settings: Settings,
     drain_directly: Drain,
@@ -235,6 +235,7 @@ def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
     check(lake_settings)
 
 
+@pytest.mark.all
 def test_another_horizon_is_refused_until_silver_is_rebuilt(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
 ) -> None:
@@ -272,6 +273,7 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     assert names == {"events", "events_conflicts", "events_late"}
 
 
+@pytest.mark.all
 def test_fields_that_are_renamed_and_dropped(
     lake_settings: Settings,
     drain_directly: Drain,

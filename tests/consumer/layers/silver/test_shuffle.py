@@ -58,6 +58,7 @@ def test_buckets_decide_as_one(
     assert not lost
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_tables_and_ledger_are_those_of_the_driver(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ class Lake:
         check(self._settings)
 
 
+@pytest.mark.all
 def test_the_index_may_be_lost_old_or_of_another_strategy(
     lake: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
 ) -> None:

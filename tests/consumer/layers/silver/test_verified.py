@@ -8,6 +8,7 @@ import pytest
 from tests.consumer.lake import Drain, SessionOf
 from tests.consumer.layers.silver.lakes import decide_all
 from tests.lakes import changed
+from tests.selection import first_by_default
 
 from lakeproof.settings import Settings
 from reader.connect import connect
@@ -77,7 +78,9 @@ MICRO_BATCHES = [
 COUNTS: dict[str, Any] = {"kept": 12, "duplicates": 5, "conflicts": 5, "late": 2}
 
 
-@pytest.mark.parametrize(("strategy", "together"), [("merge", False), ("merge", True), ("state", False)])
+@pytest.mark.parametrize(
+    ("strategy", "together"), first_by_default([("merge", True), ("merge", False), ("state", False)])
+)
 def test_it_is_clean(
     lake_settings: Settings,
     drain_directly: Drain,

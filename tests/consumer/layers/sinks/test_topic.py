@@ -140,6 +140,7 @@ def test_only_windows_that_changed_are_sent_and_a_crash_sends_them_again(
     }
 
 
+@pytest.mark.all
 def test_a_row_of_silver_is_a_message_by_its_key(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_row_of_silver_is_a_message_by_its_key(
     assert sorted(message.key() for message in messages) == sorted(str(number).encode() for number in range(122))
 
 
+@pytest.mark.all
 def test_a_topic_that_is_missing_created_again_or_away(
     lake: Settings,
     session: SparkSession,
@@ -204,6 +206,7 @@ def test_a_topic_that_is_missing_created_again_or_away(
     assert len(check(kafka, lake, followed.table, topic)) == 2
 
 
+@pytest.mark.all
 def test_a_table_that_was_restored_is_noticed(
     lake: Settings,
     session: SparkSession,

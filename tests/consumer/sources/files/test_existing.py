@@ -170,6 +170,7 @@ def test_a_bucket_is_read_from_now_on(elsewhere: Settings, run: Run, bucket: str
         assert session.count(f"landing.{STREAM}") == 3
 
 
+@pytest.mark.all
 def test_a_folder_is_read_from_a_time_on(settings: Settings, run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "some body" / "100%"
     put(folder, "old.json", 1, at=OLD - DAY)
@@ -190,6 +191,7 @@ def test_a_folder_is_read_from_a_time_on(settings: Settings, run: Run, tmp_path:
     assert sorted(path.name for path in folder.iterdir()) == ["at.json", "new.json", "old.json", "older.json"]
 
 
+@pytest.mark.all
 def test_globs_can_change_and_verify_agrees(settings: Settings, run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     for number, name in enumerate(["a/1.json", "b/2.json", "b/3.bak", "c/4.json"]):

@@ -21,6 +21,7 @@ from reader.verify.driver import verify
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.all
 def test_a_topic_is_read_from_where_the_backup_was(
     session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings
 ) -> None:

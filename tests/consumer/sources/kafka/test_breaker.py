@@ -112,6 +112,7 @@ def test_a_crash_after_the_decision_is_finished(
     assert verified(topic) == {}
 
 
+@pytest.mark.all
 def test_a_batch_over_the_past_pauses_by_itself(
     take: Take, kafka: KafkaServer, lake_settings: Settings, contracts: Path, verified: Callable[[str], object]
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_batch_over_the_past_pauses_by_itself(
     assert verified(topic) == {}
 
 
+@pytest.mark.all
 def test_the_stream_is_paused_while_a_batch_over_the_past_goes_on(
     take: Take, kafka: KafkaServer, lake_settings: Settings, contracts: Path, verified: Callable[[str], object]
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
     check_hashes(lake_settings)
 
 
+@pytest.mark.all
 def test_what_retention_removed_of_a_batch_that_was_killed_is_given_up(
     take: Take, kafka: KafkaServer, lake_settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_stream_that_was_never_read_has_no_past(take: Take, lake_settings: Set
     assert "--data-source kafka" in caught.value.hint
 
 
+@pytest.mark.all
 def test_a_hole_in_the_past_is_found(
     take: Take,
     lake_settings: Settings,

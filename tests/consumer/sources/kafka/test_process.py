@@ -46,6 +46,7 @@ def test_wrong_options_are_refused_with_what_to_do(
     assert all(word in done.stderr for word in words), done.stderr
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
     kafka: KafkaServer, lake_settings: Settings, tmp_path: Path

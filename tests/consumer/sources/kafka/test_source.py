@@ -14,6 +14,7 @@ from tests.consumer.lake import Drain, rows
 from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event, messages, send, send_in_transaction
+from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
@@ -92,6 +93,7 @@ def test_only_committed_messages_are_read_and_gaps_are_skipped(
     assert sum(row["size"] for row in ledger(lake_settings)) == 8  # including those without a message
 
 
+@pytest.mark.all
 def test_it_resumes_after_a_lost_checkpoint_with_new_partitions(
     take: Take, kafka: KafkaServer, lake_settings: Settings
 ) -> None:
@@ -157,6 +159,7 @@ def test_brokers_that_do_not_respond_are_named(take: Take, lake_settings: Settin
         take("any", LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", LAKE_KAFKA_TIMEOUT_SECONDS=1)
 
 
+@pytest.mark.all
 def test_a_compacted_topic_has_gaps(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
     fast = {"segment_ms": 100, "min_cleanable_dirty_ratio": "0.01", "max_compaction_lag_ms": 100}
     topic = kafka.new_topic(cleanup_policy="compact", **fast)
@@ -191,7 +194,7 @@ def test_a_micro_batch_is_finished_under_its_contract(
     assert sorted(found) == sorted(letters) == [(0, "1.1.0"), (0, "1.2.0")]
 
 
-@pytest.mark.parametrize("before", ["bronze", "dead_letters", "ledger"])
+@pytest.mark.parametrize("before", first_by_default(["dead_letters", "bronze", "ledger"]))
 def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_silver_follows_a_topic(take: Take, kafka: KafkaServer, lake: Lake) -> N
     assert stream["bronze_rows"] == 6
 
 
+@pytest.mark.all
 def test_rows_that_are_missing_doubled_or_of_no_message(lake: Lake) -> None:
     row = lake.remove("bronze", 1)
     status, told = lake.faults()["0"]
@@ -118,6 +119,7 @@ def test_rows_that_are_missing_doubled_or_of_no_message(lake: Lake) -> None:
     assert "0" not in lake.faults()
 
 
+@pytest.mark.all
 def test_letters_and_ledger_that_were_changed(lake: Lake) -> None:
     letter = lake.remove("dead_letters", 2)
     lake.restore("dead_letters", letter, raw=b"other")
@@ -135,6 +137,7 @@ def test_letters_and_ledger_that_were_changed(lake: Lake) -> None:
     assert "the ledger has no row for offsets 1 to 1" in told
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("table", "offset"), [("bronze", 0), only_with_all("dead_letters", 3)])
 def test_a_key_or_a_header_that_is_not_what_was_sent(lake: Lake, table: str, offset: int) -> None:
     told = f"key or headers of 1 units (at {offset}) in the tables differ from those of the message"
@@ -151,6 +154,7 @@ def test_a_key_or_a_header_that_is_not_what_was_sent(lake: Lake, table: str, off
         lake.remove(table, offset)
 
 
+@pytest.mark.all
 def test_a_value_that_is_not_what_was_sent(lake: Lake) -> None:
     row = lake.remove("bronze", 0)
     lake.restore("bronze", row, user_id="other")

@@ -422,6 +422,7 @@ def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
     return run
 
 
+@pytest.mark.all
 def test_the_report(
     lake: GoldLake, verify: Verify, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

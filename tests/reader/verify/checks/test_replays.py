@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.lakes import changed, put_back
 from tests.reader.verify.lake import Lake
 from tests.reader.verify.replays import TABLES, Replayer, Row, TopicLake
+from tests.selection import first_by_default, only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
@@ -117,7 +118,7 @@ def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureR
     return World(Replayer(settings, folder), names, environment(settings) | own)
 
 
-@pytest.fixture(params=["files", "kafka"])
+@pytest.fixture(params=first_by_default(["files", "kafka"]))
 def landed(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> World:
     return land(request.param, lake_settings, tmp_path / "today", request)
 
@@ -181,6 +182,7 @@ def in_bronze_too(world: World) -> None:
     world.tables.append(TABLES.bronze, row | {"_position": 3})
 
 
+@pytest.mark.all
 def test_replays_of_what_was_proven_are_proven(landed: World) -> None:
     open_database(landed.tables.settings.state.database).dispose()
     assert landed.verify("--new")["proof"]["kind"] == "all"
@@ -290,8 +292,9 @@ OF_TOPIC = (
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        *(("files", name) for name in FAULTS),
-        *(pytest.param("kafka", name, marks=[pytest.mark.long] * (name not in OF_TOPIC)) for name in FAULTS),
+        *first_by_default((("files", name) for name in FAULTS), 5),
+        *(only_with_all("kafka", name) for name in FAULTS if name in OF_TOPIC),
+        *(pytest.param("kafka", name, marks=pytest.mark.long) for name in FAULTS if name not in OF_TOPIC),
     ],
 )
 def test_each_fault_is_found(worlds: Callable[[str], World], source: str, name: str) -> None:
