@@ -286,13 +286,12 @@ def _without_delay(measured: Samples, layer: str) -> tuple[float, float]:
 
 
 def memory_of(measured: Samples) -> dict[str, float]:
-    """Return the memory of the driver's Python in bytes: per file, per listed file, and per row that silver decides."""
+    """Return the memory of the driver's Python in bytes: per file, and per row that silver decides."""
     plan = _fitted(_of(measured["phases"], "phase", "memory of plan and ledger"), (FILES,), "bytes").cost.unit(FILES)
-    listed = _fitted(_of(measured["phases"], "phase", "memory of list"), (FILES,), "bytes").cost.unit(FILES)
     silver = [each for each in _of(measured["layers"], "layer", SILVER) if each["cores"] == 1 and each["workers"]]
     # Arrow's peak so far belongs to the largest micro-batch so far.
     row = max((each["arrow_peak"] / (each[ROWS] + each[REMEMBERED]) for each in silver[-1:]), default=0.0)
-    return {"file": plan, "listed file": listed, "row": row}
+    return {"file": plan, "row": row}
 
 
 def _shape(measured: Samples, horizon: float) -> Shape:

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from structlog.testing import capture_logs
 
 from benchmarks.rss import MemoryWatch
 from benchmarks.sides.counts import count
+from benchmarks.sides.progress import ProgressListener
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
@@ -28,27 +28,6 @@ _WRITERS = 16
 _EVENT = {"user_id": "u1", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
 
 
-class _Progress(StreamingQueryListener):
-    """Reports of Spark's streaming query on micro-batches, each with the peaks of memory until then."""
-
-    def __init__(self, memory: MemoryWatch) -> None:
-        self.found: list[dict[str, Any]] = []
-        self._memory = memory
-
-    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        took = dict(event.progress.durationMs)
-        if "addBatch" in took:
-            peak = self._memory.peak
-            mib = {"driver_mib": peak.driver, "jvm_mib": peak.jvm, "workers_mib": peak.workers}
-            self.found.append({"trigger": took["triggerExecution"] / 1000, "spark": took, **mib})
-
-    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
-
-    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
-
-
 def main() -> None:
     """Land the files; then, timed, run the stream until everything is committed; print each micro-batch."""
     files, micro_batches = int(sys.argv[1]), int(sys.argv[2])
@@ -58,8 +37,8 @@ def main() -> None:
     _land(Path(local_path(settings.landing.uri)) / STREAM, files * micro_batches)
     with MemoryWatch(os.getpid()) as memory:
         spark = start_session(settings, "benchmark: many files", PLANNING_ONLY)
-        progress = _Progress(memory)
-        spark.streams.addListener(progress)
+        reports: list[dict[str, Any]] = []
+        spark.streams.addListener(ProgressListener(lambda progress: reports.append(_report(progress, memory))))
         began = time.perf_counter()
         with capture_logs() as logged:
             query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
@@ -67,17 +46,23 @@ def main() -> None:
         seconds = time.perf_counter() - began
         taken = [line for line in logged if line["event"] == "micro-batch"]
         deadline = time.monotonic() + 30
-        while len(progress.found) < len(taken) and time.monotonic() < deadline:
+        while len(reports) < len(taken) and time.monotonic() < deadline:
             time.sleep(0.05)  # Spark reports progress from its own thread
     spark.stop()
-    reports = progress.found[-len(taken) :]  # a new checkpoint starts with an empty micro-batch
     found = [
         {"files": line["files"], "seconds": line["seconds"], **line["phases"], **report}
-        for line, report in zip(taken, reports, strict=True)
+        for line, report in zip(taken, reports[-len(taken) :], strict=True)  # a new checkpoint starts with an empty one
     ]
     head = LandingLog(settings.state.database, STREAM).head()
     counts = count(settings, bronze=f"bronze.{STREAM}", ledger=f"ledger.{STREAM}")
     print(json.dumps({"seconds": seconds, "landed": head.seq, "micro_batches": found} | counts))
+
+
+def _report(progress: Any, memory: MemoryWatch) -> dict[str, Any]:
+    """Return what Spark reports of a micro-batch, with the peaks of memory until then."""
+    took, peak = dict(progress.durationMs), memory.peak
+    mib = {"driver_mib": peak.driver, "jvm_mib": peak.jvm, "workers_mib": peak.workers}
+    return {"trigger": took["triggerExecution"] / 1000, "spark": took, **mib}
 
 
 def _land(root: Path, files: int) -> None:

@@ -19,11 +19,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from structlog.testing import capture_logs
 
 from benchmarks.harness import ROOT
 from benchmarks.model_inputs import LARGE, SMALL, Round, cut, large_rounds, linked, small_rounds
+from benchmarks.sides.progress import ProgressListener
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
@@ -187,18 +187,7 @@ def _rounds(
 def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], files: int) -> Iterator[dict[str, Any]]:
     """Measure the time that Spark's streaming query adds to a micro-batch, from the log and Spark's progress."""
     progress: list[Any] = []
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            progress.append(event.progress)
-
-        def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
-
-        def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
-
-    spark.streams.addListener(Listener())
+    spark.streams.addListener(ProgressListener(progress.append))
     landing = Path(settings.landing.uri.removeprefix("file://")) / STREAM
     for number, each in enumerate([Round(8, SMALL), *small_rounds(files)]):
         linked(backlog, landing / f"{number:03d}", each.files)
@@ -208,12 +197,12 @@ def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], 
             run_queries(settings, [query], lambda: spark, available_now=True)
         took = [line for line in logged if line["event"] == "micro-batch"]
         deadline = time.monotonic() + 10
-        while not (found := [one for one in progress if "addBatch" in one.durationMs]) and time.monotonic() < deadline:
+        while not progress and time.monotonic() < deadline:
             time.sleep(0.05)  # Spark reports progress from its own thread
-        if len(took) != 1 or not found:
-            raise AssertionError(f"{len(took)} micro-batches, and {len(found)} reports of Spark's for {each}.")
+        if len(took) != 1 or not progress:
+            raise AssertionError(f"{len(took)} micro-batches, and {len(progress)} reports of Spark's for {each}.")
         # A new checkpoint starts with an empty micro-batch.
-        milliseconds = max((dict(one.durationMs) for one in found), key=lambda each: each["triggerExecution"])
+        milliseconds = max((dict(one.durationMs) for one in progress), key=lambda each: each["triggerExecution"])
         if number:
             yield {
                 "layer": "trigger",
