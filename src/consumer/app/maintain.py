@@ -39,10 +39,10 @@ _QUERY = "maintenance"
 # A compaction that collided with a writer is tried again: the writer may have been busy with an older partition.
 _TRIES = 3
 _PARTITIONS = 4  # for each core
-# Most files that one compaction replaces: the driver holds a task for each file.
+# Maximum number of files that one compaction replaces: the driver holds a task for each file.
 _MOST_FILES = 10_000
 LEAST_FILES = 5
-"""Fewest small files of a partition that are compacted."""
+"""Minimum number of small files in a partition for a compaction."""
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ def start_session(
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         # Queries take turns on the cores: a busy query does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
-        # Full collections free memory outside the heap, too, which does not make the JVM collect. Spark's 30 minutes
-        # let a stream grow by a gigabyte.
+        # A full collection also frees memory outside the heap, but a lack of that memory does not start one. With
+        # Spark's interval of 30 minutes, a stream grew by a gigabyte.
         "spark.cleaner.periodicGC.interval": "5min",
         # Hidden in Spark's page and event logs: settings by name, and addresses with a password.
         "spark.redaction.regex": rf"{HIDDEN}|://[^/\s:]*:[^/\s]*@",
