@@ -179,7 +179,7 @@ def maintain_table(
         if failed_outside(error) and not _can_be_read(spark, name):
             raise UnavailableError(f"Cannot maintain {name}: {first_cause(error)}", "Run it again later.") from error
         done.problem = first_cause(error)
-    # While a stream runs, this line is logged every hour: it has only what was done, and problems.
+    # While a stream runs, a line is logged after each maintenance: it has only what was done, and problems.
     said = {name: value for name, value in asdict(done).items() if value}
     if done.problem:
         log.warning("maintenance failed", **said)
