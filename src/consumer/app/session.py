@@ -222,7 +222,7 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
     Every user of the machine sees the command line that launches the JVM. So the properties, which include secrets, are
     passed through Py4J.
     """
-    # Spark sends properties to executors, and tables with their keys. A JVM of ours has the keys in its environment.
+    # Spark sends properties to executors, and tables with their keys. A JVM that we start has keys in its environment.
     properties = spark_properties(_without_keys(settings) if settings.spark.is_remote and not gateway else settings)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
