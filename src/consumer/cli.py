@@ -319,7 +319,7 @@ def erase_person(
     asked = asked_to_run(settings, [stream], None)
     condition = read_condition(where, asked.contracts[stream])
     if certificate and not dry_run:
-        certificate.touch()  # before anything is removed: no later command could say it again
+        certificate.touch()  # fails before anything is removed: no later command could write this certificate
     _check(settings)
     from consumer.app import erase
     from consumer.app.run import run_erasure
@@ -575,7 +575,7 @@ def _check(settings: Settings) -> None:
 
 
 def _accept_bad(settings: Settings, streams: list[str], *, of_past: bool) -> None:
-    """Let through what is paused of the streams that run."""
+    """Accept the paused micro-batches of the streams that run."""
     from consumer.app.repair import accept
     from lakeproof.state.breaker_log import Query
 

@@ -60,7 +60,7 @@ def tidied(context: SparkContext) -> Iterator[None]:
 
     PySpark broadcasts a function with more than 1 MiB of data by a file, and would keep it until the driver ends.
     """
-    files: list[str] = getattr(context._pickled_broadcast_vars, "files", [])  # a Broadcasts of our sessions
+    files: list[str] = getattr(context._pickled_broadcast_vars, "files", [])  # our sessions have a `Broadcasts`
     begin = len(files)
     try:
         yield

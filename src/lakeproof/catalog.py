@@ -99,7 +99,7 @@ def catalog_errors() -> Iterator[None]:
     except LakeproofError:
         raise
     except Exception as error:
-        if _is_mistake(error):  # as an outage, it would be tried again for ever
+        if _is_mistake(error):  # as an outage, it would be retried forever
             raise
         raise unreadable(error) from error
 

@@ -103,8 +103,8 @@ def holds_of(metadata: Metadata) -> list[Reference]:
 def held_since(metadata: Metadata) -> list[datetime]:
     """Return the earliest time of the snapshots that registered readers still need, or nothing without a reader.
 
-    A stream goes on from its snapshot through all later ones. Clocks of writers differ, so a later one may have an
-    earlier time, at which Iceberg would stop to keep what is behind it.
+    A stream resumes from its snapshot and reads all later ones. Clocks of writers differ, so a later snapshot may have
+    an earlier time. Iceberg expires all ancestors of the first snapshot that is too old, so the earliest time counts.
     """
     held = [snapshot_of(metadata, each.snapshot_id) for each in holds_of(metadata)]
     first = min((each.get("sequence-number", 0) for each in held if each), default=None)
@@ -198,7 +198,7 @@ def holding(
         try:
             names, keep = tables()
         except UsageError:
-            return  # in a contract or a product: the caller reports it
+            return  # an error in a contract or a product: the caller reports it
         while not ending.wait(min(keep / 4, _RENEWAL).total_seconds()):
             try:
                 catalog = open_catalog()
@@ -207,7 +207,7 @@ def holding(
                     if (table in held or snapshot_id) and not ending.is_set():
                         hold(catalog, table, name, datetime.now(UTC) + keep, snapshot_id)
                         held.add(table)
-            except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: tried again at the next time
+            except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises: tried again the next time
                 log.warning("snapshots are not held", error=str(error))
 
     thread = Thread(target=hold_all, name="hold", daemon=True)

@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = self.server.answer(*self._parse_path())
         except _RefusedError as error:
             self._refuse(error)
-        except Exception as error:  # noqa: BLE001 - any error in there is reported here
+        except Exception as error:  # noqa: BLE001 - any error of the catalog is reported here
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
             self.server.report(failure)
             # 400, although it is not the client's fault: DuckDB retries after 5xx, and the shell hangs.

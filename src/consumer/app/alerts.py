@@ -87,7 +87,7 @@ class AlertsQuery(Query):
     def resume(self, spark: SparkSession, held: Lease) -> None:
         """Do nothing: Spark's checkpoints record where to resume."""
 
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> SparkQueries:  # noqa: ARG002 - ended by its end
+    def start(self, spark: SparkSession, bulletin: Bulletin) -> SparkQueries:  # noqa: ARG002 - ended by SparkQueries.end
         """Start both queries."""
         samples, contract, limits = self._samples, self._contract, self._settings.limits
         messages = _messages(spark, self._settings.kafka, self._topic)

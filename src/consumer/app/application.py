@@ -181,7 +181,7 @@ def _drain_followers(settings: Settings, running: Mapping[str, Running], queries
             drained.add(query.name)
             try:
                 running[query.name].drain()
-            except Exception as error:  # noqa: BLE001 - the pause is what the user has to hear of
+            except Exception as error:  # noqa: BLE001 - the pause is what the user has to see
                 _note_failure(settings, query, query.explain(error))
 
 
@@ -216,7 +216,7 @@ def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str |
         done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
         failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
         if failed:
-            stop_file.touch()  # the other queries are waited for, and process nothing more
+            stop_file.touch()  # the other queries process nothing more; the pool waits for them
     return failed
 
 

@@ -116,7 +116,7 @@ def adopt_submitted() -> None:
 
 
 def check_executors(context: SparkContext, settings: Settings) -> None:
-    """Wait for the requested executors, and refuse a Python of theirs that differs from the driver's."""
+    """Wait for the requested executors, and refuse them if their Python or packages differ from the driver's."""
     # From Spark's properties: spark-submit may set it as well.
     wanted = int(context.getConf().get("spark.executor.instances") or 1)
     if context.getConf().get("spark.dynamicAllocation.enabled") != "true":

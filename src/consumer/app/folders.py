@@ -110,7 +110,7 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
         removed.append(uri)
         if not dry_run:
             remove_folder(f"{uri}/data", settings)
-            remove_folder(uri, settings)  # the note of the replacement goes last: a killed removal is repeated
+            remove_folder(uri, settings)  # with the note of the replacement, removed last: a killed removal is repeated
     return removed
 
 

@@ -16,7 +16,7 @@ from lakeproof.tables.names import stream_tables
 log = structlog.get_logger()
 
 KEPT_WHOLE = timedelta(days=30)
-_MOST = 500  # most times that a log is shortened in a row
+_MOST = 500  # maximum number of times that a log is shortened in a row
 
 
 def shorten_logs(settings: Settings, names: Sequence[str] = (), is_ending: Callable[[], bool] = lambda: False) -> None:

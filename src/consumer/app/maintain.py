@@ -39,10 +39,10 @@ _QUERY = "maintenance"
 # A compaction that collided with a writer is tried again: the writer may have been busy with an older partition.
 _TRIES = 3
 _PARTITIONS = 4  # for each core
-# Most files that one compaction replaces: the driver holds a task for each file.
+# Maximum number of files that one compaction replaces: the driver holds a task for each file.
 _MOST_FILES = 10_000
 LEAST_FILES = 5
-"""Fewest small files of a partition that are compacted."""
+"""Minimum number of small files in a partition for a compaction."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def maintain_table(
         if failed_outside(error) and not _can_be_read(spark, name):
             raise UnavailableError(f"Cannot maintain {name}: {first_cause(error)}", "Run it again later.") from error
         done.problem = first_cause(error)
-    # While a stream runs, this line is logged every hour: it has only what was done, and problems.
+    # While a stream runs, a line is logged after each maintenance: it has only what was done, and problems.
     said = {name: value for name, value in asdict(done).items() if value}
     if done.problem:
         log.warning("maintenance failed", **said)

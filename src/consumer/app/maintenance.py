@@ -68,7 +68,8 @@ class MaintenanceQuery(Query):
             if is_time:
                 next_time = now + every
             if not self._maintain(session, bulletin, is_time=is_time) and is_time:
-                # At the next look, not after the interval: that of another consumer may always begin just before it.
+                # Tried again at the next look, not after the interval: the maintenance of another consumer may always
+                # begin just before this one.
                 next_time = now
             if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
                 self._retained_at = now

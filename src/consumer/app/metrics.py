@@ -100,7 +100,7 @@ class Metrics:
         """Count an event, and pass it on."""
         try:
             self._count(method, event)
-        except Exception:  # noqa: BLE001 - whatever it is, the line is logged, and the pipeline runs on
+        except Exception:  # noqa: BLE001 - after any error, the line is logged and the pipeline continues
             self._errors.inc()
         return event
 

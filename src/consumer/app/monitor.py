@@ -37,7 +37,7 @@ from lakeproof.wording import first_line
 log = structlog.get_logger()
 
 _CHECK_SECONDS = 1.0
-_SHARE = 10  # the pause after a look is at least so many times as long as the look
+_SHARE = 10  # the pause after a look is at least this many times as long as the look
 _PATIENCE = 3  # looks that may fail or be late before the application is not ready
 _CLIENT_SECONDS = 10.0
 _END_SECONDS = 1.0

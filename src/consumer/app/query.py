@@ -1,6 +1,6 @@
 """The query that runs a layer: it looks for work, and takes it.
 
-It has what all layers share apart from commits: polling, news, backlog, patience, outages and errors.
+It implements what all layers share apart from commits: polling, news, backlog, patience, outages and errors.
 """
 
 from collections.abc import Mapping

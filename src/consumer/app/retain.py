@@ -87,7 +87,7 @@ class Retained:
     problem: str = ""
     """Why the stream was skipped."""
     is_unavailable: bool = False
-    """Whether something outside failed, so that it may work the next time."""
+    """Whether something outside the program was unavailable, so that the next retention may succeed."""
 
 
 class NotOursError(UsageError):
@@ -136,7 +136,7 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            old = {}  # only these: beside a stream, the others may be millions
+            old = {}  # the other files are not kept in memory: a stream may have millions
             for name, file in zone.files():
                 if only is None or name in only:
                     done.files += 1
@@ -148,7 +148,7 @@ def retain(
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
-            """Remove a file; return why it is kept, or None."""
+            """Remove a file; return why it is kept, or None if it was removed."""
             name, file = item
             source = sources.get(name)
             if source is None or source.landed_at is None or source.landed_at >= before:

@@ -49,7 +49,7 @@ from lakeproof.wording import count_of
 
 UNEVEN = "ledger and table differ: see `reader verify`"
 _QUERY = "retention"
-_AT_ONCE = 100_000  # most dead letters that one commit removes: the driver and each task hold their places
+_AT_ONCE = 100_000  # maximum number of dead letters in a commit: the driver and each task hold their places
 _LETTER_KEYS = {SOURCE: f"row.{SOURCE}", POSITION: f"row.{POSITION}", LETTER: f"coalesce(row.{ATTEMPT}, 1)"}
 
 Wanted = Callable[[pa.RecordBatch], Sequence[bool]]

@@ -89,8 +89,8 @@ def start_session(
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         # Queries take turns on the cores: a busy query does not keep the others waiting.
         "spark.scheduler.mode": "FAIR",
-        # Full collections free memory outside the heap, too, which does not make the JVM collect. Spark's 30 minutes
-        # let a stream grow by a gigabyte.
+        # A full collection also frees memory outside the heap, but a lack of that memory does not start one. With
+        # Spark's interval of 30 minutes, a stream grew by a gigabyte.
         "spark.cleaner.periodicGC.interval": "5min",
         # Hidden in Spark's page and event logs: settings by name, and addresses with a password.
         "spark.redaction.regex": rf"{HIDDEN}|://[^/\s:]*:[^/\s]*@",
@@ -222,7 +222,7 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
     Every user of the machine sees the command line that launches the JVM. So the properties, which include secrets, are
     passed through Py4J.
     """
-    # Spark sends properties to executors, and tables with their keys. A JVM of ours has the keys in its environment.
+    # Spark sends properties to executors, and tables with their keys. A JVM that we start has keys in its environment.
     properties = spark_properties(_without_keys(settings) if settings.spark.is_remote and not gateway else settings)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
-# Most new manifests of a table that one look reads: a table with thousands of manifests takes several looks.
+# Maximum number of new manifests of a table that one look reads: a table with thousands of them takes several looks.
 _MANIFESTS = 100
 _Small = dict[Hashable, tuple[int, int]]
 """Number and bytes of small files, by partition."""
@@ -91,7 +91,8 @@ class Sizes:
         for partition, (count, total) in chain.from_iterable(each.items() for each in known.values()):
             files[partition] += count
             size[partition] += total
-        # As Iceberg plans it: a table with a small file for each day would seem to need maintenance after some years.
+        # Counted by partition, as Iceberg plans a compaction. Otherwise, a table with a small file for each day would
+        # seem to need maintenance after some years.
         return sum(count for each, count in files.items() if count >= LEAST_FILES or size[each] > 2 * least)
 
 

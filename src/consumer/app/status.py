@@ -319,7 +319,7 @@ class _Filled:
         rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
         last = max((at for at, _ in commits), default=None)
         if last is None and self.newest:
-            # The snapshot of the last commit has expired: it is older than the oldest one.
+            # The snapshot of the last commit has expired, so this commit is older than the oldest snapshot.
             last = min(map(_time_of, self.table.snapshots()), default=None)
         return QueryStatus(
             self.query, lag=lag, rows_per_second=rate, last_commit=last, watermark=watermark, problem=problem
@@ -337,7 +337,7 @@ class _Filled:
                 first = _time_of(snapshot)
             if marker.micro_batch_id <= number:
                 return first
-        # Its snapshot has expired: it is at least as old as the oldest one.
+        # The snapshot of this micro-batch has expired, so its commit is at least as old as the oldest snapshot.
         return min(map(_time_of, self.table.snapshots()), default=None)
 
     def _commits(self) -> Iterator[tuple[datetime, int]]:

@@ -19,7 +19,7 @@ import consumer.modes.tasks  # noqa: F401
 from lakeproof.cluster import installed
 
 if __name__ == "__main__":
-    installed()  # of what was imported: packages may be replaced before a worker is forked
+    installed()  # records the imported versions: packages may be replaced before a worker is forked
     sys.path[:] = [path for path in sys.path if ".jar" not in path]
     for path in [path for path in sys.path_importer_cache if ".jar" in path]:
         del sys.path_importer_cache[path]

@@ -43,7 +43,7 @@ _ESCAPED = re.compile(
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
-_TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; behind those, words have no spaces between them
+_TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; later scripts may have no spaces between words
 _LETTER = re.compile(
     b"|".join(
         lead + b"[" + re.escape(b"".join(trail for _, trail in each)) + b"]"

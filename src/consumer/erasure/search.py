@@ -183,7 +183,7 @@ def _entry(name: str, row: Mapping[str, Any], hashed: Any, **more: Any) -> Entry
 
 def is_in_file(condition: Condition, content: bytes) -> bool:
     """Return whether a file has data of the person."""
-    with suppress(ValueError, OSError, zlib.error, pa.ArrowException):  # not what it looks like, or cut short: as bytes
+    with suppress(ValueError, OSError, zlib.error, pa.ArrowException):  # damaged or of another format: search the bytes
         if content.startswith(b"PAR1"):
             return _is_in_parquet(condition, content)
         if content.startswith(b"Obj\x01"):

@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "isolation.level": "read_committed",
 }
 _AT_ONCE = 1_000
-_SECONDS = 0.5  # longest wait for so many messages; those received by then are returned
+_SECONDS = 0.5  # longest wait for `_AT_ONCE` messages; the messages received by then are returned
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,10 @@ class InTopic:
 
 
 def forget_in_topic(kafka: KafkaSettings, name: str, condition: Condition, *, is_ours: bool) -> InTopic:
-    """Send a tombstone for each key whose newest message belongs to the person; other newest ones replace old ones."""
+    """Send a tombstone for each key whose newest message belongs to the person.
+
+    For other keys, the newest message replaces the older ones of the person when Kafka compacts the topic.
+    """
     topic, messages = Topic(kafka, name), 0
     is_compacted = topic.is_compacted()
     newest: dict[tuple[int, bytes], bool] = {}  # whether it is the person's, by partition and key

@@ -18,12 +18,12 @@ from lakeproof.storage import Storage, open_storage
 
 log = structlog.get_logger()
 
-# Bytes of Arrow rows that make one row group for each day in them.
+# Bytes of buffered Arrow rows at which they are written, as one row group for each day in them.
 _FLUSH_BYTES = 64 << 20
-# Rows of a day that follow one another, on average, from which on runs are sliced instead of sorting all rows: files
-# of a landing zone mostly have one day each. Shorter slices cost more than the copy.
+# Average length of a run of rows of one day from which on runs are sliced, instead of sorting and copying all rows:
+# files of a landing zone mostly have one day each. Slicing shorter runs costs more than the copy.
 _LONG_RUN = 64
-# Most day files that are written at the same time: each has a buffer.
+# Maximum number of files, one for each day, that are open at the same time: each has a buffer.
 _MAX_OPEN = 256
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 """Iceberg's name of the partition of rows whose day is null."""

@@ -18,9 +18,10 @@ class Growth:
 
 
 def growth(table: OpenTable, small: int, after: int = 0) -> Growth:
-    """Return the growth since the last compaction, and after a sequence number; files below `small` bytes count.
+    """Return the growth since the last compaction or the sequence number `after`, whichever is later.
 
-    A commit whose files are small on average counts with all its files: snapshot summaries have no more detail.
+    A file is small below `small` bytes. If the files of a commit are small on average, all of them count as small:
+    snapshot summaries have no more detail.
     """
     if table.loaded.currentSnapshot() is None:
         return Growth()

@@ -16,10 +16,11 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 FoundT = TypeVar("FoundT")
 
 ROWS = 1_000_000
-"""Most deleted rows, and most rows of one scan, that are cached."""
+"""Maximum number of deleted rows, and of rows of one scan, that are cached."""
 _BYTES = 256 << 20
 _ENTRIES = 10_000
-# Files that a compaction has replaced are never asked for again: without it, the cache of a stream grows to its limits.
+# An unused entry expires after this time: files that a compaction has replaced are never read again, and would fill the
+# cache of a stream up to its limits.
 _IDLE_SECONDS = 120.0
 
 
@@ -66,7 +67,7 @@ class Memory:
 
 
 def _used(cache: TTLCache[Hashable, FoundT], key: Hashable) -> FoundT | None:
-    """Return what is cached, if anything, and let its time begin again."""
+    """Return the cached value, and restart its time; None if there is no value."""
     found: FoundT | None = cache.get(key)
     if found is not None:
         cache[key] = found

@@ -210,7 +210,7 @@ def _compare(table: OpenTable, old: list[Any], new: list[Any]) -> Compacted:
     """Read the rows of both sides, and check that they are equal."""
     before, of_old = read_groups(table, old)
     after, of_new = read_groups(table, new)
-    # The count from when Iceberg wrote the files: it would reveal a scan of something else.
+    # The number of rows that Iceberg recorded when it wrote the files: a scan of other files would differ from it.
     written = sum(int(task.file().recordCount()) for task in new)
     if of_old != of_new or written != sum(count for count, _ in of_new.values()):
         groups = of_old.keys() | of_new.keys()

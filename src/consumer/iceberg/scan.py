@@ -24,9 +24,9 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.tables.names import MICRO_BATCH_ID
 
 SMALL_ROWS = 20_000
-"""Most rows that the driver reads itself, if they are not too many bytes either."""
+"""Maximum number of rows that the driver reads itself; the number of bytes is limited, too."""
 _BYTES_PER_TASK = 1 << 20
-# Opening a file takes as long as reading so many bytes.
+# Opening a file takes as long as reading this many bytes.
 _FILE_COST = 1 << 16
 _ROW = "_row"
 

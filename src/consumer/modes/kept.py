@@ -13,7 +13,7 @@ from consumer.layers.buckets import Buckets
 from consumer.modes.checkpoint import Checkpoint, Commit
 from consumer.modes.plan import Micros
 
-# A commit lists all valid files: so many small files, with fewer ids than this each, are merged.
+# A commit lists all valid files: `_MANY` small files, each with fewer than `_SMALL_ROWS` ids, are merged.
 _MANY = 64
 _SMALL_ROWS = 1_000_000
 _COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}

@@ -125,7 +125,7 @@ class ModeLayer(Layer[Plan]):
         tasks = spark.sparkContext.parallelize(list(enumerate(plan.tasks)), len(plan.tasks))
         read = tasks.map(attempted(lambda task: judge(work, *task)))
         has_rows = mode.window is None
-        if has_rows:  # tasks write rows after the decision which are kept
+        if has_rows:  # tasks write the rows after it is decided which are kept
             read = read.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             pieces = _checked(read.map(_head).collect())

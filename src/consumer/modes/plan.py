@@ -12,7 +12,7 @@ from lakeproof.kafka.topic import Extent
 Micros = int
 """A time in microseconds since 1970, UTC."""
 
-# Each task makes its own file in the sinks.
+# Minimum for each task but the last: each task makes its own file in the sinks.
 _OFFSETS_PER_TASK = 10_000
 
 
@@ -70,7 +70,7 @@ def next_end(start: Offsets, extents: Mapping[int, Extent], most: int) -> Offset
 
 
 def tasks_between(start: Offsets, end: Offsets, pieces: int) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Split the offsets between two positions among about `pieces` tasks; only if offsets are few, a task gets few."""
+    """Split the offsets between two positions among about `pieces` tasks, or fewer if there are few offsets."""
     ranges = [
         (partition, start.next(partition), behind)
         for partition, behind in end.entries

@@ -22,7 +22,7 @@ from lakeproof.settings import KafkaSettings, Limits, S3Settings
 
 LATE = "late"
 """The reason of a message that is set aside although it is an event."""
-# Most bytes of messages set aside that are buffered in memory.
+# Maximum bytes of messages set aside that are buffered in memory.
 _ASIDE_BYTES = 64 << 20
 
 

@@ -1,1 +1,1 @@
-"""Sources of batches. Every source yields envelopes, and the code behind it does not depend on the kind of source."""
+"""Sources of batches. Every source yields envelopes, so later code does not depend on the kind of source."""

@@ -135,7 +135,7 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
             way = work.plan.way_back
             work = _work(settings, folder, manifest, accept_loss=True, are_held=True)
             work.plan.way_back = way
-        for path, text in work.definitions.items():  # first: what prevents it prevents the rest, too
+        for path, text in work.definitions.items():  # first: if this fails, no table has changed
             open_storage(as_uri(str(path.parent)), settings.s3).replace(as_uri(str(path)), text)
         with local_state(content) as (_, saved):
             for each in leases:

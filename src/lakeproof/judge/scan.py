@@ -86,7 +86,7 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
             position += 1
             if not depth:
                 return position, deepest
-        position = skip(value, position, end).end()  # type: ignore[union-attr]  # if only nothing, it matches
+        position = skip(value, position, end).end()  # type: ignore[union-attr]  # matches at least ""
     raise StructureError(f"batch ends at byte {end} with {depth} unclosed bracket{'s' * (depth > 1)}", deepest)
 
 
@@ -135,4 +135,4 @@ def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
 
 
 def _skip(pattern: re.Pattern[bytes], value: bytes, start: int, end: int) -> int:
-    return pattern.match(value, start, end).end()  # type: ignore[union-attr]  # if only nothing, it matches
+    return pattern.match(value, start, end).end()  # type: ignore[union-attr]  # matches at least ""

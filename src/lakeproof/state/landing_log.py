@@ -208,7 +208,7 @@ class LandingLog:
             connection.execute(PASSED_FILES.insert(), hashes)
             newest = rows[-1]
             connection.execute(delete(FILES).where(self._mine, FILES.c.seq <= newest.seq))
-            if newest.chain:  # files that are known from the ledger have none
+            if newest.chain:  # files that are known from the ledger have no digest
                 self._begin_at(connection, Position(newest.seq, newest.chain))
             return len(rows)
 

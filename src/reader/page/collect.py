@@ -352,8 +352,9 @@ class _Lake:
 
     def _found(self, session: Session, codes: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Return a dead letter of each set of reasons."""
-        # The ledger has its micro-batch, so only a few files are read. Most lakes have all sets in a few micro-batches:
-        # each gets one scan, which ends early. Sets that this scan misses, being rare or large, get their own scan.
+        # The ledger has the micro-batch of each set, so only a few files are read. Most lakes have all sets in a few
+        # micro-batches: each gets one scan, which ends early. Sets that this scan misses, which are rare or large, get
+        # their own scan.
         places = ledgers.newest_place(session, codes)
         together: dict[int, list[str]] = {}
         for each, (number, _) in places.items():

@@ -92,8 +92,8 @@ def chosen(
     """Return the dead letters to replay.
 
     `since` is the first replay of a command, and the number of its micro-batch: dead letters that this replay or a
-    later one has tried, or has left of a batch, are not tried again by the same command. `tried` says whether the table
-    of attempts exists. The columns are those of the dead letters, and some that
+    later one has tried, or has made of the rest of a batch, are not tried again by the same command. `tried` says
+    whether the table of attempts exists. The columns are those of the dead letters, and some that
     :mod:`consumer.layers.bronze.replay_tasks` names.
     """
     letters = _with_state(spark, names, tried=tried)

@@ -48,7 +48,7 @@ from lakeproof.tables.names import NEXT_MICRO_BATCH, ReplayOutcome, stream_table
 from lakeproof.tables.schemas import ensure_attempts
 
 MOST_LETTERS = 1_000_000
-"""Most dead letters in a micro-batch. A crash repeats one micro-batch at most."""
+"""Maximum number of dead letters in a micro-batch. A crash repeats at most one micro-batch."""
 CHECKPOINT = "replay"
 """Value in the ledger in place of the id of a checkpoint."""
 

@@ -36,7 +36,7 @@ from lakeproof.reasons import NOT_READ, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
 
-# The overhead of a call equals hashing a few hundred rows, and a file may have fewer.
+# Rows up to this size are hashed together: a file may have few rows, and a call takes as long as hashing a few hundred.
 _HASHED_BYTES = 4 << 20
 
 

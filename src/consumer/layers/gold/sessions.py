@@ -26,7 +26,7 @@ from lakeproof.catalog import catalog_errors
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 
 MAX_SESSIONS = 1_000_000
-"""Most sessions that are sent to every task; if more are touched, all are computed again."""
+"""Maximum number of sessions that are sent to every task; if more are touched, all sessions are computed again."""
 
 
 @dataclass(frozen=True)

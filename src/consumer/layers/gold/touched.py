@@ -31,7 +31,7 @@ _DAY = 86_400_000_000
 _EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
 _MAX_WINDOWS = 1_000_000
-"""Most windows that are sent to every task; if more are touched, all windows between them count as touched."""
+"""Maximum number of windows that are sent to every task; beyond it, all windows between them count as touched."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Windows:
         size = micros(product.window.size)
         return merged([(first, last - 1 + size) for first, last in self.starts])
 
-    def start_spans(self, product: Product) -> list[Span]:  # noqa: ARG002 - that of sessions depends on it
+    def start_spans(self, product: Product) -> list[Span]:  # noqa: ARG002 - sessions need the product
         """Return the spans of their starts, ascending and without overlaps."""
         return list(self.starts)
 
@@ -69,7 +69,7 @@ ALL_WINDOWS = Windows([(_EARLIEST, 1 << 62)])
 
 
 def closed_between(product: Product, before: int | None, horizon: int) -> Windows:
-    """Return the windows whose end the horizon has passed since it was at `before`; all passed ones if that is None."""
+    """Return the windows whose end the horizon has passed since it was at `before`; if it is None, all passed ones."""
     size = micros(product.window.size)
     return Windows([(_EARLIEST if before is None else before - size + 1, horizon - size + 1)])
 

@@ -1,8 +1,8 @@
 """Find alerts in the messages of a topic: readings that meet their contract, with a value out of range.
 
-The consumer's own judge decides which these are. A plain message, like nearly all, needs no judge: it is a record in
-which every token has the usual form, so Spark columns can determine for certain that it is good. Columns are fast, and
-the only thing that Spark's real-time mode can run. All other messages are judged.
+The consumer's own judge defines which readings these are. Nearly all messages are plain and need no judge: in a plain
+message, every token has the usual form, so Spark columns can determine for certain that its record is good. Columns are
+fast, and the only thing that Spark's real-time mode can run. All other messages are judged.
 """
 
 import json

@@ -167,7 +167,7 @@ class SamplesLayer(Layer[_Work]):
     def _anomalies(self, spark: SparkSession, work: _Work, target: Target) -> Written:
         """Write the anomalies from the horizon of the newest micro-batch to before the current horizon."""
         samples, s3, now = self._samples, self._settings.s3, datetime.now(UTC)
-        since, until = work.since, work.until  # a task gets all that its function refers to, so no table
+        since, until = work.since, work.until  # tasks get everything that their function refers to, so no tables
         look_back = micros(samples.detectors.look_back)
         rows = self._readings(spark, work, None if work.since is None else work.since - look_back)
         ordered = rows.repartition(DEVICE).sortWithinPartitions(DEVICE, AT, VALUE)

@@ -15,7 +15,7 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.tables.names import stream_tables
 
 MAX_MICRO_BATCHES = 100
-"""Most micro-batches of bronze that are decided at once: each has its own horizon."""
+"""Maximum number of micro-batches of bronze that are decided at once: each has its own horizon."""
 
 Counts = dict[tuple[str, int], int]
 """Number of rows in bronze by source (a file, or a partition of a topic) and micro-batch."""

@@ -28,12 +28,12 @@ from lakeproof.tables.names import CONTENT_HASH, INGESTED_AT, MICRO_BATCH_ID
 _ROWS_PER_BUCKET = 500_000
 """Rows of bronze that a task decides at once."""
 _ROWS_PER_PART = 2_000_000
-"""Rows of bronze that a task reads, and writes, if they are in several files: all their verdicts are in memory."""
+"""Rows of bronze that a task reads, and later writes; more if a file has more. All their verdicts are in memory."""
 _PART = "_part"
 _SHUFFLED = [name for name in COMPARED.names if name != COUNTS_AS]
 
 _Dealt = tuple[int, Any]
-"""The number of the receiving task, and an item for it, or the error of a task."""
+"""The number of the receiving task, and an item for it or the error of a task."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Change:
 
 
 Changes = Callable[[SparkSession, Settings, Committed | None, Committed], Change]
-"""Finds the rows of a table after one marker (None for the start) up to another one or a bit less."""
+"""Finds the rows of a table after one marker (None for the start) up to another one, or up to one in between."""
 
 
 @dataclass(frozen=True)

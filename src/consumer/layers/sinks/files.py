@@ -92,7 +92,7 @@ class FileSink(Layer[_Work]):
         file = f"{self._product.digest[:_DIGITS]}-{'first' if before is None else before}.parquet"
         return _Work(file, found, horizon)
 
-    def compute(self, spark: SparkSession, work: _Work) -> Commits:  # noqa: ARG002 - the rows are there
+    def compute(self, spark: SparkSession, work: _Work) -> Commits:  # noqa: ARG002 - the work has the rows
         """Yield the write of the file, which appears as a whole or not at all."""
 
         def write() -> None:

@@ -30,7 +30,7 @@ def sink_name(table: str, topic: str) -> str:
 
 @dataclass(frozen=True)
 class _Work:
-    """The rows of a table after one marker (None for the start) up to another one or a bit less."""
+    """The rows of a table after one marker (None for the start) up to another one, or up to one in between."""
 
     table: OpenTable
     position: SinkPosition | None

@@ -38,7 +38,7 @@ class Discovery:
         self._young: dict[str, tuple[StoredFile, float]] = {}
         self._lock = Lock()  # a sweep may run at the same time as the trigger
         self._fills_log = False  # whether a sweep of a bucket fills an empty log
-        # The name that is so many places before the end of the listing: a bucket may have many files that are not read.
+        # The name `_RECENT_FILES` places before the end of the last sweep: a bucket may have many unread files.
         self._swept = ""
         # Names in the log from the last look at recent files: the next look finds most of them again.
         self._known: set[str] = set()
@@ -50,7 +50,8 @@ class Discovery:
         if self._fills_log:
             return 0  # this would list all files, as the sweep does
         listed = self._zone.list_recent(after or None)
-        # The next look goes on behind them. A folder is listed only if it has changed, so all of its files count.
+        # The next look at a bucket begins after these files. A local folder is listed only if it has changed, so all of
+        # its files are looked at now.
         found = dict(islice(listed, TAKEN_AT_ONCE) if self._zone.storage.shows_whole_files else listed)
         new = dict(self._log.new_among(each for each in found.items() if each[0] not in self._known))
         if found:
@@ -60,7 +61,7 @@ class Discovery:
     def sweep(self) -> int:
         """Take new files from the whole landing zone; return their number.
 
-        Those of a bucket are taken while it is listed, so that the first of millions are read at once.
+        Files of a bucket are taken while the bucket is listed, so that the first of millions are read at once.
         """
         in_order = self._zone.storage.shows_whole_files
         self._fills_log = in_order and not self._log.newest_names(1)
@@ -95,7 +96,7 @@ class Discovery:
         return sorted(self._young)
 
     def _take(self, new: Iterable[tuple[str, StoredFile]]) -> int:
-        """Take files that were not in the log when they were looked up; return the number appended to the log."""
+        """Take files whose names were not in the log; return the number of files appended to the log."""
         with self._lock:
             candidates = {name: seen for name in self._young if (seen := self._zone.stat(name))}
             for name, file in new:

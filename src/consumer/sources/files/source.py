@@ -164,7 +164,7 @@ class FileSource(Source[LandedFile]):
         register_beside_driver(spark, source, python_beside_driver(self._settings))
         return spark.readStream.format(source.name()).load()
 
-    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows say all
+    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows suffice
         """Read the rows of a micro-batch; None if it has no rows, or if Spark repeats it."""
         found: list[dict[str, Any]] = rows.toArrow().to_pylist()
         if not found:  # a new checkpoint begins with an empty micro-batch

@@ -32,7 +32,7 @@ def unpack(packed: bytes, most: int) -> bytes:
     position = 0
     while position < len(packed):
         behind = _unpack_member(packed, position, unpacked, most)
-        position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # if only nothing, it matches
+        position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # matches at least ""
     return unpacked.getvalue()  # no copy: BytesIO returns its own buffer
 
 
@@ -54,7 +54,7 @@ def unpack_beginning(packed: bytes, most: int) -> tuple[bytes, UnpackError] | No
             unpacked.truncate(sound)
             return unpacked.getvalue(), error
         sound = unpacked.tell()
-        position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # if only nothing, it matches
+        position = _ZEROS.match(packed, behind).end()  # type: ignore[union-attr]  # matches at least ""
     return None
 
 
@@ -90,7 +90,7 @@ def _unpack_member(packed: bytes, position: int, unpacked: io.BytesIO, most: int
 
 
 def _passes_limit(member: "zlib._Decompress", packed: bytes, room: int) -> bool:
-    """Return whether damaged bytes unpack to more than `room` before the damage, of which zlib reports no place."""
+    """Return whether damaged bytes unpack to more than `room` before the damage, whose place zlib does not report."""
     for index in range(len(packed)):
         try:
             room -= len(member.decompress(packed[index : index + 1], room + 1))

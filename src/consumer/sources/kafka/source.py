@@ -121,7 +121,7 @@ class KafkaSource(Source[OffsetRange]):
         """Read the topic from the ledger, without a request to the brokers."""
         self._recorded = recorded_topic(catalog.load_table(stream_tables(self._stream).ledger).properties)
 
-    def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position says all
+    def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position suffices
         """Find where to resume: checkpoint, tables and topic must agree."""
         place = self._place(accounted)
         self._past = place.past

@@ -192,7 +192,7 @@ class _Dumper(yaml.SafeDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - lists are indented
         super().increase_indent(flow, False)
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - a contract has none
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - a contract has no aliases
         return True
 
 

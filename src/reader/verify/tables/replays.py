@@ -45,7 +45,7 @@ STATES = f"{MEMORY}.main.verify_letter_states"
 
 
 class Replays:
-    """Replays of a stream's dead letters, as of the last :meth:`load`; `exists` tells if the attempts table exists."""
+    """Replays of a stream's dead letters, as of the last :meth:`load`; `exists`: whether the attempts table exists."""
 
     def __init__(self, session: Session, tables: StreamTables, exists: Callable[[], bool]) -> None:
         self._session = session
