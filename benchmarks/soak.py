@@ -35,21 +35,23 @@ _AT_MOST = 1.3
 _PARTS = 3
 _TABLES = ("bronze.events", "silver.events", "ledger.events", "gold.user_activity")
 _OF_PARTS = {"JVM, MiB": "jvm", "driver's Python, MiB": "driver", "workers, MiB": "workers"}
-_MAINTENANCE = {
+_SETTINGS = {
     "LAKE_MAINTENANCE_EVERY_MINUTES": "0.5",
     "LAKE_MAINTENANCE_KEEP_HOURS": "0.01",
     "LAKE_SETTLE_SECONDS": "0",
 }
+# Shorter than the warm-up: the rows that silver compares with, and those of a window, grow until then.
+_HORIZON = "  - property: silverHorizon\n    value: 5 minutes\n"
+_WINDOW = "5 minutes"
 Sample = dict[str, float]
 
 ABOUT = [
     f"`consumer run events --maintain` on a local disk while {_FILES_PER_SECOND:g} files of 100 records land each "
-    "second, with all layers, a maintenance each half minute, and snapshots kept for 36 seconds, so that minutes "
-    "have as many "
-    "maintenances as a day has. Each goal sets the last third of the time against the second one; the first "
-    "third is the warm-up. Memory: of the whole tree of processes, with what they share counted once. A trigger is a "
-    "micro-batch of bronze, from its beginning to its last commit. Files and snapshots: the most of bronze, "
-    "silver, gold and the ledger together. An hour: `make soak`."
+    "second, with all layers, a maintenance each half minute, snapshots kept for 36 seconds, a horizon of silver and "
+    f"windows of gold of {_WINDOW}, so that an hour has as many of each as weeks have. Each goal sets the last third "
+    "of the time against the second one; the first third is the warm-up. Memory: of the whole tree of processes, with "
+    "what they share counted once. A trigger is a micro-batch of bronze, from its beginning to its last commit. Files "
+    "and snapshots: the most of bronze, silver, gold and the ledger together. An hour: `make soak`."
 ]
 
 
@@ -97,9 +99,9 @@ def run(options: Options) -> Report:
 
 def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, Any]], int, list[dict[str, Any]]]:
     """Return the samples, the consumer's timings, the number of maintenances, and the failed ones."""
-    environment = clean_environment(folder) | _MAINTENANCE
+    environment = clean_environment(folder) | _SETTINGS | _definitions(folder)
     own = {name: value for name, value in environment.items() if name.startswith("LAKE_")}
-    settings = settings_of(own | {"LAKE_GOLD": ROOT / "gold"})
+    settings = settings_of(own)
     notes, log = folder / "notes", folder / "consumer.log"
     lander = module(
         "benchmarks.freshness_lander", folder / "landed", int(seconds * _FILES_PER_SECOND), _FILES_PER_SECOND
@@ -129,6 +131,19 @@ def _soak(folder: Path, seconds: float) -> tuple[list[Sample], list[dict[str, An
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
     failed = [line for line in said if line["event"] == "maintenance failed"]
     return samples, lines, sum(line["event"] == "maintained" for line in said), failed
+
+
+def _definitions(folder: Path) -> dict[str, str]:
+    """Write a contract and a data product whose state is short; return the settings with their folders."""
+    contracts, gold = folder / "contracts", folder / "gold"
+    contracts.mkdir()
+    gold.mkdir()
+    contract = (ROOT / "contracts" / f"{_STREAM}.yaml").read_text()
+    before, heading, rest = contract.partition("schema:\n")
+    (contracts / f"{_STREAM}.yaml").write_text(before + _HORIZON + heading + rest)
+    product = (ROOT / "gold" / "user_activity.yaml").read_text()
+    (gold / "user_activity.yaml").write_text(product.replace("size: 1 hour", f"size: {_WINDOW}"))
+    return {"LAKE_CONTRACTS": str(contracts), "LAKE_GOLD": str(gold)}
 
 
 def _watch(settings: Settings, consumer: "subprocess.Popen[bytes]", seconds: float) -> list[Sample]:

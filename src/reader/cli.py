@@ -260,7 +260,8 @@ def verify(
 ) -> None:
     """Recount the landing zone, and check that each unit of each source is in exactly one table, once.
 
-    A source is ok, pending (not consumed yet), or expired (the file was removed; tables and ledger agree).
+    A source is ok, pending (not consumed yet), expired (the file was removed; tables and ledger agree), or erased
+    (records of it were erased; the ledger says how many).
 
     Otherwise it has a problem: lost (a unit is in no table, or not in the ledger), doubled (a row has no landed unit of
     its own), or changed (the file is not the one that was read, or the tables or the ledger differ from it).

@@ -52,7 +52,7 @@ def setup(
     ] = True,
     ivy_settings: IvySettings = None,
 ) -> None:
-    """Prepare Spark: retrieve its jars (86 MB, once per user), check their hashes, and speed up its start.
+    """Prepare Spark: retrieve its jars (82 MB, once per user), check their hashes, and speed up its start.
 
     LAKE_JARS is the folder of the jars. If everything is in place, the command only checks it.
     """
