@@ -76,6 +76,7 @@ def streams(settings: Settings, folder: Path) -> Report:
     """
     spark = start_session(settings, "followers")
     spark.conf.set("spark.sql.shuffle.partitions", 2)
+    spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")  # these checkpoints are on a local disk
     report, rounds = Report(), 0
     ended_by = ""
     while True:
