@@ -253,11 +253,12 @@ def _erased(units: Mapping[str, int]) -> Counter[str]:
 def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
     """Return gaps and overlaps of the ledger's ranges, from the start to the end of the consumed offsets."""
     told = []
-    left = list(ranges)
+    next_range = 0
     for number, (at, end) in enumerate(taken):
         last = number == len(taken) - 1
-        while left and (last or left[0][0] < end):
-            begin, behind = left.pop(0)
+        while next_range < len(ranges) and (last or ranges[next_range][0] < end):
+            begin, behind = ranges[next_range]
+            next_range += 1
             if begin > at:
                 told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {begin - 1:,}"))
             elif begin < at:
@@ -266,6 +267,9 @@ def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
             at = max(at, behind)
         if at < end:
             told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {end - 1:,}"))
+        elif at > end and not last:
+            text = f"the ledger has a row for offsets {end:,} to {at - 1:,}, which were not read"
+            told.append((Status.CHANGED, text))
     return told
 
 

@@ -27,6 +27,14 @@ from reader.views import MEMORY
 _UNITS = f"{MEMORY}.main.verify_topic_units"
 _RANGES = f"{MEMORY}.main.verify_topic_ranges"
 _MESSAGES = f"{MEMORY}.main.verify_topic_messages"
+_REACH = f"SELECT part, place, max(behind) OVER (PARTITION BY part ORDER BY place) AS reach FROM {_RANGES}"  # noqa: S608
+_WITH_REACH = (
+    f"{_UNITS} AS unit ASOF LEFT JOIN ({_REACH}) AS booked ON unit.part = booked.part AND unit.place >= booked.place"
+)
+"""Units with the end of the ranges that begin at or before them. A stream writes a range every few seconds, so joining
+by partition alone would compare each unit with thousands of ranges."""
+_IS_BEYOND = "(reach IS NULL OR unit.place >= reach)"
+"""SQL that is true if a unit is in no range of the ledger."""
 LABEL = (
     f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
     f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
@@ -92,9 +100,8 @@ class TablesOfTopic:
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
-            f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE micro_batch NOT IN (FROM {KNOWN}) "  # noqa: S608
-            f"OR NOT EXISTS (FROM {_RANGES} AS booked "
-            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)"
+            f"SELECT epoch(max(ingested_at)) FROM {_WITH_REACH} "  # noqa: S608
+            f"WHERE micro_batch NOT IN (FROM {KNOWN}) OR {_IS_BEYOND}"
         )
         return attempted if newest is None else max(float(newest), attempted or 0.0)
 
@@ -166,8 +173,7 @@ class TablesOfTopic:
     def unbooked(self, partition: int) -> ListedUnits:
         """Return rows that are in no range of the ledger."""
         return self._listed(
-            f"SELECT place, position FROM {_UNITS} AS unit WHERE part = ? AND NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
-            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)",
+            f"SELECT unit.place, position FROM {_WITH_REACH} WHERE unit.part = ? AND {_IS_BEYOND}",  # noqa: S608
             [partition],
         )
 
@@ -196,22 +202,31 @@ class TablesOfTopic:
         return int(found)
 
     def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
-        """Return first offset, ledger counts and table counts of each new range of the ledger."""
+        """Return first offset, ledger counts and table counts of each new range of the ledger.
+
+        A row counts for the range that begins last before it: another check reports ranges that overlap.
+        """
         dead: dict[int, dict[str, int]] = {}
+        begun = f"(SELECT part, place, max(behind) AS behind FROM {_RANGES} WHERE part = ? GROUP BY ALL)"  # noqa: S608
         held = (
-            f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
-            + ("AND unit.place < booked.behind AND unit.landed WHERE booked.part = ? AND booked.is_new")
+            f"(SELECT begun.place, codes, rescued FROM {_UNITS} AS unit ASOF JOIN {begun} AS begun "  # noqa: S608
+            "ON unit.part = begun.part AND unit.place >= begun.place WHERE landed AND unit.place < behind)"
         )
+        new = f"(FROM {_RANGES} WHERE part = ? AND is_new)"
         for at, codes, count in self._session.fetch(
-            f"SELECT booked.place, codes, count(*) FROM {held} AND codes IS NOT NULL GROUP BY ALL",  # noqa: S608
-            [partition],
+            f"SELECT place, codes, count(*) FROM {held} SEMI JOIN {new} USING (place) "  # noqa: S608
+            "WHERE codes IS NOT NULL GROUP BY ALL",
+            [partition, partition],
         ):
             dead.setdefault(at, {})[codes] = count
         rows = self._session.fetch(
-            "SELECT booked.place, any_value(units), any_value(booked.bronze), any_value(dead_letters), "  # noqa: S608
-            "any_value(booked.rescued), count(unit.place), count(unit.place) FILTER (codes IS NULL), "
-            f"coalesce(sum(unit.rescued), 0)::BIGINT FROM {held} GROUP BY booked.place ORDER BY booked.place",
-            [partition],
+            "WITH counts AS (SELECT place, count(*) AS rows, count(*) FILTER (codes IS NULL) AS bronze, "  # noqa: S608
+            f"sum(rescued)::BIGINT AS rescued FROM {held} GROUP BY place) "
+            "SELECT booked.place, any_value(booked.units), any_value(booked.bronze), any_value(booked.dead_letters), "
+            "any_value(booked.rescued), coalesce(any_value(counts.rows), 0), coalesce(any_value(counts.bronze), 0), "
+            f"coalesce(any_value(counts.rescued), 0) FROM {new} AS booked LEFT JOIN counts USING (place) "
+            "GROUP BY booked.place ORDER BY booked.place",
+            [partition, partition],
         )
         return [
             (
