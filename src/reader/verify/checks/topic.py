@@ -232,14 +232,14 @@ def _judge(
             told.append((Status.CHANGED, f"offsets from {at:,}: {text}"))
     if told:
         return worst_of(source, told)
+    waiting = max(extent.end - end, 0)
+    unread = (f"{are(waiting, 'offset')} not consumed yet",) if waiting else ()
     if erased:
-        return Finding(source, Status.ERASED, details=(f"{count_of(erased, 'unit')} erased",))
+        return Finding(source, Status.ERASED, waiting, (f"{count_of(erased, 'unit')} erased", *unread))
     if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
         text = f"{expired:,} offsets are gone; tables and ledger agree"
-        return Finding(source, Status.EXPIRED, details=(text,))
-    if waiting := max(extent.end - end, 0):
-        return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset')} not consumed yet",))
-    return Finding(source, Status.OK)
+        return Finding(source, Status.EXPIRED, waiting, (text, *unread))
+    return Finding(source, Status.PENDING if waiting else Status.OK, waiting, unread)
 
 
 def _erased(units: Mapping[str, int]) -> Counter[str]:
