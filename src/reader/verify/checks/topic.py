@@ -89,10 +89,12 @@ def check(scope: Scope) -> tuple[Result, ...]:
         for number in partitions
     ]
     book.note("offsets", [[number, *each] for number in partitions for each in taken[number]])
-    bronze, dead, foreign = tables.totals()
-    problems = []
-    if foreign:
-        problems.append(f"{foreign:,} rows of the tables do not come from the topic {recorded.topic}.")
+    bronze, dead = tables.totals()
+    problems = [
+        f"{foreign:,} rows of the {where} do not come from a partition of the topic {recorded.topic}."
+        for where, foreign in zip(("tables", "ledger"), tables.foreign(partitions), strict=True)
+        if foreign
+    ]
     if checkpoint and (passed := checkpoint.passed) and _is_ahead(passed, accounted):
         problems.append(
             f"The checkpoint is at {passed}, but the tables are at {accounted}. The messages in between will not be "

@@ -105,13 +105,23 @@ class TablesOfTopic:
         )
         return attempted if newest is None else max(float(newest), attempted or 0.0)
 
-    def totals(self) -> tuple[int, int, int]:
-        """Return the number of bronze rows, of dead letters that are not closed, and of rows from other topics."""
-        ((bronze, dead, foreign),) = self._session.fetch(
-            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live), "  # noqa: S608
-            f"count(*) FILTER (part IS NULL) FROM {_UNITS}"
+    def totals(self) -> tuple[int, int]:
+        """Return the number of bronze rows, and of dead letters that are not closed."""
+        ((bronze, dead),) = self._session.fetch(
+            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live) FROM {_UNITS}"  # noqa: S608
         )
-        return bronze, dead, foreign
+        return bronze, dead
+
+    def foreign(self, partitions: Sequence[int]) -> tuple[int, int]:
+        """Return the number of rows of the tables, and of the ledger, from other topics or other partitions."""
+        rows, ranges = (
+            self._session.fetch(
+                f"SELECT count(*) FROM {table} WHERE part IS NULL OR NOT list_contains(?::INTEGER[], part)",  # noqa: S608
+                [list(partitions)],
+            )
+            for table in (_UNITS, _RANGES)
+        )
+        return rows[0][0], ranges[0][0]
 
     def letters(self) -> dict[tuple[int, int], dict[int, list[str | None]]]:
         """Return the SHA-256 of the bytes of dead letters that contain them, by message and position."""

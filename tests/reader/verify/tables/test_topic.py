@@ -117,3 +117,14 @@ def test_rows_are_counted_for_the_ranges_that_have_them(
 @pytest.mark.parametrize(("ranges", "told"), [([(3, 5), (8, 12)], []), ([(3, 9), (8, 12)], [Status.CHANGED])])
 def test_a_range_that_ends_behind_what_was_taken_is_found(ranges: list[Range], told: list[Status]) -> None:
     assert [status for status, _ in _gaps(ranges, [(3, 5), (8, 12)])] == told
+
+
+def test_rows_of_partitions_that_the_topic_lacks_are_foreign() -> None:
+    with session_of([(0, 3)], [0, 1], [2]) as session:
+        tables = tables_of(session)
+        tables.load()
+        assert tables.foreign([0, 1]) == (0, 0)
+        assert tables.foreign([1]) == (3, 1)
+        session.fetch(f"UPDATE {NAMES.bronze} SET _source = replace(_source, '{TOPIC}', 'other')")
+        tables.load()
+        assert tables.foreign([0, 1]) == (2, 0)
