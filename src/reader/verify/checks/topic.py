@@ -50,12 +50,16 @@ def check(scope: Scope) -> tuple[Result, ...]:
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
     replays = replays_of(scope)
     book = scope.book
-    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, scope.ledger_properties, replays, book.proven)
+
+    def accounted_for() -> Offsets:
+        marker = marker_in(scope.ledger_properties(), query)
+        return Offsets.parse(marker["end"]) if marker else recorded.start
+
+    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, accounted_for, replays, book.proven)
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(scope.stream)]),)
-    marker = marker_in(tables.properties, query)
-    accounted = Offsets.parse(marker["end"]) if marker else recorded.start
+    accounted = tables.accounted
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)

@@ -1,8 +1,10 @@
 """Rows of a topic in the tables and the ledger, by partition and offset, counted by DuckDB."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from lakeproof.errors import UnavailableError
+from lakeproof.kafka.offsets import Offsets
 from lakeproof.tables.names import (
     ATTEMPT,
     HEADERS,
@@ -40,6 +42,7 @@ LABEL = (
     f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
 )
 """SHA-256 of key and headers of a row."""
+_TRIES = 5
 _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 ListedUnits = tuple[int, list[str]]
@@ -54,31 +57,24 @@ class TablesOfTopic:
         session: Session,
         tables: StreamTables,
         topic: str,
-        ledger_properties: Callable[[], Mapping[str, str]],
+        accounted: Callable[[], Offsets],
         replays: Replays,
         proven: Reach,
     ) -> None:
         self._session = session
         self._tables = tables
         self._topic = topic
-        self._ledger_properties = ledger_properties
+        self._accounted = accounted
         self._replays = replays
         self._proven = proven
         self.recovered: dict[str, tuple[int, bool]] = {}
-        self.properties: Mapping[str, str] = {}
+        self.accounted = Offsets(topic)
+        """The offsets that the tables have, by the marker of the ledger."""
 
     def load(self) -> float | None:
         """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
-        self.properties = self._ledger_properties()  # before the rows, which are never behind the properties
         fetch, tables, replays = self._session.fetch, self._tables, self._replays
-        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(tables.ledger) else ""
-        fetch(
-            f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
-            "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
-            f"list_sum(map_values(discarded))::BIGINT AS discarded, "
-            f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
-            f"FROM {tables.ledger} {landed}"
-        )
+        self._load_ranges()
         attempted = replays.load()
         self.recovered = replays.recovered()
         closed = replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
@@ -104,6 +100,23 @@ class TablesOfTopic:
             f"WHERE micro_batch NOT IN (FROM {KNOWN}) OR {_IS_BEYOND}"
         )
         return attempted if newest is None else max(float(newest), attempted or 0.0)
+
+    def _load_ranges(self) -> None:
+        """Read the marker of the ledger, then its rows, which are never behind the marker."""
+        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(self._tables.ledger) else ""
+        for _ in range(_TRIES):
+            self.accounted = self._accounted()
+            self._session.fetch(
+                f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
+                "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
+                f"list_sum(map_values(discarded))::BIGINT AS discarded, "
+                f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
+                f"FROM {self._tables.ledger} {landed}"
+            )
+            # Rows that a batch over the past has added since the marker was read would look like duplicate ones.
+            if self._accounted().past == self.accounted.past:
+                return
+        raise UnavailableError(f"A batch over the past adds to {self._tables.ledger} all the time.", "Try again.")
 
     def totals(self) -> tuple[int, int]:
         """Return the number of bronze rows, and of dead letters that are not closed."""

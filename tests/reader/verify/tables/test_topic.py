@@ -1,6 +1,6 @@
 """Rows of a topic compared with the ranges of the ledger, in tables that DuckDB has in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeproof.errors import UnavailableError
+from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.tables.names import stream_tables
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
 from reader.verify.check import Status
-from reader.verify.checks.topic import Range, _gaps
+from reader.verify.checks.topic import Range, _gaps, _taken
 from reader.verify.tables.replays import Replays
 from reader.verify.tables.topic import TablesOfTopic
 
 TOPIC = "incoming"
 NAMES = stream_tables("events")
+START = Offsets.of(TOPIC, {0: 20})
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,9 @@ def session_of(ranges: Sequence[Range], rows: Sequence[int], letters: Sequence[i
         yield Planned(connection, [])
 
 
-def tables_of(session: Session, proven: int = 0) -> TablesOfTopic:
+def tables_of(session: Session, proven: int = 0, accounted: Callable[[], Offsets] = lambda: START) -> TablesOfTopic:
     replays = Replays(session, NAMES, lambda: False)
-    return TablesOfTopic(session, NAMES, TOPIC, dict, replays, Reach(proven))
+    return TablesOfTopic(session, NAMES, TOPIC, accounted, replays, Reach(proven))
 
 
 def test_units_are_not_compared_with_each_range() -> None:
@@ -128,3 +131,30 @@ def test_rows_of_partitions_that_the_topic_lacks_are_foreign() -> None:
         session.fetch(f"UPDATE {NAMES.bronze} SET _source = replace(_source, '{TOPIC}', 'other')")
         tables.load()
         assert tables.foreign([0, 1]) == (2, 0)
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_a_batch_over_the_past_that_commits_meanwhile_doubles_nothing(commits: int) -> None:
+    past = [(0, at, at + 2) for at in range(0, 4 * commits, 4)]
+    with session_of([(20, 30)], []) as session:
+        done: list[tuple[int, int, int]] = []
+
+        def accounted() -> Offsets:
+            """Return the marker; then, the batch commits."""
+            before = Offsets.of(TOPIC, {0: 30}).with_past(done)
+            if past:
+                done.append(past.pop())
+                source, end = source_name(TOPIC, 0, done[-1][1]), done[-1][2]
+                session.fetch(f"INSERT INTO {NAMES.ledger} (source, etag) VALUES ('{source}', '{end}')")
+            return before
+
+        tables = tables_of(session, accounted=accounted)
+        tables.load()
+        assert len(tables.ranges(0)) == 1 + commits
+        assert _gaps(tables.ranges(0), _taken(START, tables.accounted, 0)) == []
+
+
+def test_a_batch_over_the_past_that_commits_all_the_time_is_reported() -> None:
+    past = iter(range(100))
+    with session_of([], []) as session, pytest.raises(UnavailableError, match=r"adds to ledger\.events all the time"):
+        tables_of(session, accounted=lambda: START.with_past([(0, next(past) * 2, 300)])).load()
