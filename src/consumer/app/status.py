@@ -432,13 +432,16 @@ def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryS
 
 
 def _of_windows(settings: Settings, product: str, table: _Filled, decided: Committed | None) -> QueryStatus:
-    """Return the status of a product of windows; the marker of final windows only moves when windows close."""
+    """Return the status of a product of windows."""
+    contract_of = partial(load_contract, settings.contracts)
     try:
-        declared = load_product(settings.gold, product, partial(load_contract, settings.contracts))
+        declared = load_product(settings.gold, product, contract_of)
     except LakeproofError as error:  # the contract was changed: the query keeps running, and the others are shown
         return table.status(_behind_of(decided, table.newest), problem=error.message)
     if declared.publish is Publish.FINAL:
-        return table.status(0, _watermark(table.newest))
+        every = declared.window.every // timedelta(microseconds=1)
+        lag = _closed_behind(contract_of(declared.stream), decided, table.newest, every)
+        return table.status(lag, _watermark(table.newest))
     return table.status(_behind_of(decided, table.newest))
 
 
@@ -459,7 +462,7 @@ def _of_samples(
             yield gold_lease(product), table.status(None, problem=error.message)
         return
     if table:
-        lag = _samples_behind(contract_of(stream), decided, table.newest)
+        lag = _closed_behind(contract_of(stream), decided, table.newest)
         yield gold_lease(product), table.status(lag, _watermark(table.newest))
     if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not State.NEVER:
         yield alerts_lease(product), _of_alerts(settings, product, samples.alerts.mode, recorded)
@@ -508,13 +511,18 @@ def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
     return max((followed.next_number if followed else 0) - (follower.next_number if follower else 0), 0)
 
 
-def _samples_behind(contract: Contract, decided: Committed | None, computed: Committed | None) -> int:
-    """Return the number of micro-batches that samples have not taken; 0 until silver's horizon has passed theirs."""
+def _closed_behind(contract: Contract, decided: Committed | None, computed: Committed | None, every: int = 1) -> int:
+    """Return the number of micro-batches that a product lacks; 0 until silver's horizon passes its next multiple.
+
+    The marker of samples and final windows has a horizon, and only moves when more of them are final: at each multiple
+    of `every`, in microseconds.
+    """
     length = contract.silver.horizon if contract.silver else None
     if length is None or decided is None or not decided.marker.contents:
         return 0
     horizon = int(decided.marker.contents) - length // timedelta(microseconds=1)
-    return 0 if computed and horizon <= int(computed.marker.contents) else _behind_of(decided, computed)
+    done = computed.marker.contents if computed else ""
+    return 0 if done and horizon // every <= int(done) // every else _behind_of(decided, computed)
 
 
 def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> tuple[int, float | None]:
