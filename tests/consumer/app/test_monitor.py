@@ -554,6 +554,16 @@ def test_rules_and_configuration_are_as_prometheus_and_grafana_take_them() -> No
         assert {"severity"} == rule["labels"].keys()
         for name in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
             assert name in {"instance", "query", "state", "stream", "table"}
+    # A consumer that fails takes its metrics with it, so its end is seen by its start, its answer and its address.
+    exprs = {rule["alert"]: rule["expr"] for rule in rules}
+    assert exprs["ConsumerRestarts"].startswith('changes(process_start_time_seconds{job="consumer"}')
+    assert exprs["ConsumerGone"] == 'max_over_time(up{job="consumer"}[1h]) unless up{job="consumer"}'
+    (consumer,) = (
+        each
+        for each in yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
+        if each["job_name"] == "consumer"
+    )
+    assert {"source_labels": ["__meta_dns_name"], "target_label": "instance"} in consumer["relabel_configs"]
     board = json.loads((MONITORING / "dashboard.json").read_text())
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
