@@ -33,7 +33,7 @@ from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.metrics import OTHER, Look, Metrics
 from consumer.app.mode import ModeQuery
-from consumer.app.monitor import Monitor, monitored
+from consumer.app.monitor import _SHARE, Monitor, monitored
 from consumer.app.query import LayerQuery
 from consumer.app.running import Running
 from consumer.app.sizes import TableSize
@@ -443,7 +443,7 @@ def test_labels_are_escaped_and_not_too_many_and_no_line_is_too_strange() -> Non
     assert found("dead_letters_total", query="q", reasons=OTHER) == 102
     assert found("dead_letters_total", query="other", reasons="r149") == 1
     assert len(found.of("warnings_total", "event")) == 101
-    assert found("warnings_total", event=OTHER) == 50
+    assert found("warnings_total", event=OTHER) == 51  # 99 and the one that an alert counts have their own
     assert found("metrics_errors_total") == 3
     # As usual in Prometheus, a new process begins at 0.
     assert not Scrape(generate_latest(Metrics([], lambda: True).registry).decode()).of("rows_total", "query")
@@ -556,6 +556,12 @@ def test_rules_and_configuration_are_as_prometheus_and_grafana_take_them() -> No
             assert name in {"instance", "query", "state", "stream", "table"}
     # A consumer that fails takes its metrics with it, so its end is seen by its start, its answer and its address.
     exprs = {rule["alert"]: rule["expr"] for rule in rules}
+    new = Scrape(generate_latest(Metrics([], lambda: True).registry).decode())
+    for rule in exprs.values():  # the first of something is an increase only if there was a 0 before
+        for name, text in re.findall(r"increase\(consumer_(\w+)\{([^}]*)\}", rule):
+            assert new(name, **dict(re.findall(r'(\w+)="([^"]*)"', text))) == 0
+    (factor,) = re.findall(r"> 600 \+ (\d+) \* consumer_look_seconds", exprs["LooksFail"])
+    assert int(factor) > _SHARE + 1  # so long after the last look, the next one ends
     assert exprs["ConsumerRestarts"].startswith('changes(process_start_time_seconds{job="consumer"}')
     assert exprs["ConsumerGone"] == 'max_over_time(up{job="consumer"}[1h]) unless up{job="consumer"}'
     (consumer,) = (
