@@ -41,6 +41,7 @@ from consumer.app.status import Doing, QueryStatus, status
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.bulletin import Bulletin
+from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -50,6 +51,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
 from lakeproof.state.proofs import Kind, Outcome, Proof, record
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.schemas import ensure_tables
 
 ROOT = Path(__file__).parents[3]
@@ -401,6 +403,22 @@ def test_a_file_that_is_being_edited_hides_no_query(lake_settings: Settings, tmp
     monitor._look()
     assert monitor.metrics.looks.newest is before
     assert "new.yaml" in monitor._problem
+
+
+def test_a_topic_that_is_no_longer_filled_is_neither_stale_nor_failed(lake_settings: Settings) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    positions, table = SinkPositions(lake_settings.state.database), "dead_letters.events"
+    marker = Committed(Marker("", 0, "", "0", "1"), 0, 0).as_text()
+    for topic in ("old", "new"):
+        positions.record(f"{table}-to-{topic}", table, SinkPosition("t", topic, marker), None)
+    query = Still()
+    query.name = f"{table}-to-new"
+    monitor = Monitor(lake_settings, [query], ["events"], available_now=False)
+    monitor._look()
+    assert monitor.metrics.looks.newest
+    assert [each.query for each in monitor.metrics.looks.newest.queries] == ["bronze-events", query.name]
+    found = status(lake_settings, ["events"])  # which also says what is stopped
+    assert [each.query for each in found] == ["bronze-events", query.name, f"{table}-to-old"]
 
 
 def fail_with(error: Exception) -> Callable[..., Any]:
