@@ -5,11 +5,14 @@ import io
 import json
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
 from tests.reader.lake import Append, Run
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
-from reader.tables import list_tables
+from reader.metadata import Snapshot, TableMetadata
+from reader.page.collect import growth_of
+from reader.tables import list_tables, table_facts
 
 
 def test_facts_follow_each_commit(lake: Settings, append: Append) -> None:
@@ -52,3 +55,30 @@ def test_formats(local_lake: Settings, reader: Run) -> None:
     table = reader(local_lake, "tables").stdout
     assert "dead_letters.events" in table
     assert "never" in table
+
+
+def test_replaced_rows_do_not_count() -> None:
+    """An upsert deletes the old row by its position, and appends the new one."""
+    day = 24 * 3600 * 1000
+    totals = [
+        {"total-records": "10", "total-position-deletes": "0", "added-records": "10"},
+        {
+            "total-records": "14",
+            "total-position-deletes": "3",
+            "added-records": "4",
+            "added-position-deletes": "3",
+        },
+        {
+            "total-records": "12",
+            "total-position-deletes": "1",
+            "added-records": "3",
+            "deleted-records": "5",
+            "removed-position-deletes": "2",
+        },
+    ]
+    snapshots = [Snapshot(number, day * (1 + number) // 2, summary=each) for number, each in enumerate(totals)]
+    table = TableMetadata(current_snapshot_id=2, snapshots=snapshots)
+    assert table_facts("silver.events", table).rows == 11
+    assert growth_of("silver.events", table).rows == 11
+    later = replace(snapshots[0], timestamp_ms=-day)
+    assert growth_of("silver.events", replace(table, snapshots=[later, *snapshots[1:]])).rows == 1

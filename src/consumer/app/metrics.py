@@ -73,6 +73,8 @@ class Metrics:
             registry=self.registry,
         )
         self._warnings = self._counter("warnings", "Logged warnings and errors.", "event")
+        # An alert counts these: the first one is an increase only from 0.
+        self._warnings.labels(self._capped("retention failed"))
         self._trips = self._counter("breaker_trips", "Trips of the breaker of a stream.", "query", "action")
         self._maintained = self._counter("maintenance", "Maintenances of a table, by outcome.", "table", "outcome")
         self._compacted = self._counter("maintenance_compacted_files", "Compacted data files.", "table")

@@ -178,7 +178,8 @@ class Monitor:
     def _look_at_lake(self, began: float) -> Look:
         settings, at = self._settings, datetime.now(UTC)
         try:
-            found = status(settings, self._names, recent=True)
+            # An earlier run may have filled other topics, which are behind for as long as their positions are kept.
+            found = status(settings, self._names, recent=True, sinks={query.name for query in self._queries})
         except NothingYetError:  # other errors, such as a file that is being edited, keep the last look
             found = []
         sizes: Sequence[TableSize] = ()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -114,10 +114,13 @@ Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
 
-def status(settings: Settings, names: Sequence[str], *, recent: bool = False) -> list[QueryStatus]:
+def status(
+    settings: Settings, names: Sequence[str], *, recent: bool = False, sinks: Collection[str] | None = None
+) -> list[QueryStatus]:
     """Return the status of the queries of streams and modes; if none is named, of all that have tables or have run.
 
     With `recent`, a prefix on S3 is listed from its newest known keys on: a running consumer finds the other files.
+    Of the sinks, only those in `sinks` count; by default, all that have a position.
     """
     modes = [mode for mode in ModeName if mode in names or not names]
     found = list(_of_modes(settings, modes))
@@ -125,7 +128,7 @@ def status(settings: Settings, names: Sequence[str], *, recent: bool = False) ->
     if names and not streams and not found:
         raise NothingYetError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
-        found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
+        found = [*_of_streams(settings, streams, needed=not found, recent=recent, sinks=sinks), *found]
     database = settings.state.database
     failed = failures(database)
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
@@ -287,7 +290,9 @@ def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> f
     return round(counted / max((now - first).total_seconds(), 1.0), 1)
 
 
-def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
+def _of_streams(
+    settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool, sinks: Collection[str] | None
+) -> Found:
     catalog = open_catalog(settings)
     with catalog_errors():
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
@@ -295,7 +300,7 @@ def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, rec
         if not known and needed:
             raise NothingYetError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
-            yield from _of_stream(settings, catalog, stream, recent=recent)
+            yield from _of_stream(settings, catalog, stream, recent=recent, sinks=sinks)
 
 
 @dataclass(frozen=True)
@@ -371,7 +376,9 @@ def _age(lag: int | None, since: datetime | None) -> float | None:
     return max((datetime.now(UTC) - since).total_seconds(), 0.0)
 
 
-def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
+def _of_stream(
+    settings: Settings, catalog: "Catalog", stream: str, *, recent: bool, sinks: Collection[str] | None
+) -> Found:
     """Yield the queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
     ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
@@ -409,6 +416,8 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
     positions = SinkPositions(settings.state.database)
     for table_name, (table, filled) in followed.items():
         for sink in positions.sinks_of(table_name):
+            if sinks is not None and sink not in sinks:
+                continue
             position = positions.get(sink)
             sent = Committed.parse(position.marker) if position else None
             at = positions.recorded_at(sink)
@@ -432,13 +441,16 @@ def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryS
 
 
 def _of_windows(settings: Settings, product: str, table: _Filled, decided: Committed | None) -> QueryStatus:
-    """Return the status of a product of windows; the marker of final windows only moves when windows close."""
+    """Return the status of a product of windows."""
+    contract_of = partial(load_contract, settings.contracts)
     try:
-        declared = load_product(settings.gold, product, partial(load_contract, settings.contracts))
+        declared = load_product(settings.gold, product, contract_of)
     except LakeproofError as error:  # the contract was changed: the query keeps running, and the others are shown
         return table.status(_behind_of(decided, table.newest), problem=error.message)
     if declared.publish is Publish.FINAL:
-        return table.status(0, _watermark(table.newest))
+        every = declared.window.every // timedelta(microseconds=1)
+        lag = _closed_behind(contract_of(declared.stream), decided, table.newest, every)
+        return table.status(lag, _watermark(table.newest))
     return table.status(_behind_of(decided, table.newest))
 
 
@@ -459,7 +471,7 @@ def _of_samples(
             yield gold_lease(product), table.status(None, problem=error.message)
         return
     if table:
-        lag = _samples_behind(contract_of(stream), decided, table.newest)
+        lag = _closed_behind(contract_of(stream), decided, table.newest)
         yield gold_lease(product), table.status(lag, _watermark(table.newest))
     if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not State.NEVER:
         yield alerts_lease(product), _of_alerts(settings, product, samples.alerts.mode, recorded)
@@ -508,13 +520,18 @@ def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
     return max((followed.next_number if followed else 0) - (follower.next_number if follower else 0), 0)
 
 
-def _samples_behind(contract: Contract, decided: Committed | None, computed: Committed | None) -> int:
-    """Return the number of micro-batches that samples have not taken; 0 until silver's horizon has passed theirs."""
+def _closed_behind(contract: Contract, decided: Committed | None, computed: Committed | None, every: int = 1) -> int:
+    """Return the number of micro-batches that a product lacks; 0 until silver's horizon passes its next multiple.
+
+    The marker of samples and final windows has a horizon, and only moves when more of them are final: at each multiple
+    of `every`, in microseconds.
+    """
     length = contract.silver.horizon if contract.silver else None
     if length is None or decided is None or not decided.marker.contents:
         return 0
     horizon = int(decided.marker.contents) - length // timedelta(microseconds=1)
-    return 0 if computed and horizon <= int(computed.marker.contents) else _behind_of(decided, computed)
+    done = computed.marker.contents if computed else ""
+    return 0 if done and horizon // every <= int(done) // every else _behind_of(decided, computed)
 
 
 def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> tuple[int, float | None]:

@@ -32,7 +32,7 @@ _ONE_MESSAGE = {
     "fetch.message.max.bytes": 1,  # per partition; a broker sends the first batch regardless of its size
     "fetch.wait.max.ms": 100,
 }
-_NEVER = -1
+_LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class Topic:
 
     def waiting_since(self, at: Offsets, partitions: Iterable[int]) -> datetime | None:
         """Return the time of the oldest message after a position; None without a message, or if brokers are slow."""
-        from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
+        from confluent_kafka import Consumer, TopicPartition
 
         extents = self.extents(partitions)
         starts = {number: max(at.next(number), extent.first) for number, extent in extents.items()}
         left = [
             TopicPartition(self.name, number, start) for number, start in starts.items() if start < extents[number].end
         ]
-        sent: dict[int, int] = {}
+        sent: dict[int, int] = {}  # milliseconds since 1970, by partition
         deadline = time.monotonic() + _OLDEST_SECONDS
         with closing(Consumer({**client_properties(self._kafka), **_ONE_MESSAGE, "error_cb": self._note})) as consumer:
             consumer.assign(left)
@@ -98,10 +98,9 @@ class Topic:
                 message = consumer.poll(seconds)
                 if message is None or message.error():
                     continue
-                kind, milliseconds = message.timestamp()
-                sent.setdefault(message.partition() or 0, _NEVER if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds)
-        known = [milliseconds for milliseconds in sent.values() if milliseconds != _NEVER]
-        return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
+                _, milliseconds = message.timestamp()
+                sent.setdefault(message.partition() or 0, milliseconds)
+        return oldest_time(sent.values())
 
     def starting(self, text: str, partitions: Iterable[int]) -> Offsets:
         """Resolve ``LAKE_KAFKA_STARTING_OFFSETS`` to a position."""
@@ -179,6 +178,12 @@ class Topic:
 
     def _note(self, error: "KafkaError") -> None:
         self._problems.append(error.str())
+
+
+def oldest_time(sent: Iterable[int]) -> datetime | None:
+    """Return the oldest of some times in milliseconds since 1970, without -1 for none, and years that Python lacks."""
+    known = [milliseconds for milliseconds in sent if 0 <= milliseconds <= _LAST_MILLISECOND]
+    return datetime.fromtimestamp(min(known) / 1000, UTC) if known else None
 
 
 def unavailable(

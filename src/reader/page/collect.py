@@ -172,9 +172,8 @@ class _Lake:
         gold_names = [*(each.name for each in products), *(each.name for each in samples)]
         leases = [silver_lease(self.stream), *map(gold_lease, gold_names)]
         end = newest_marker(ledger, bronze_query(self.stream)).get("end", "")
-        looking = beside.submit(
-            state.look, self.settings, self.stream, leases, ledger.properties, recorded, end, _rows(ledger)
-        )
+        rows = table_facts(self.names.ledger, ledger).rows
+        looking = beside.submit(state.look, self.settings, self.stream, leases, ledger.properties, recorded, end, rows)
         has_silver = self.silver.ledger in self.tables
         columns = set(ledger.columns)
         ledgers.load(session, self.names.ledger, columns, self.silver.ledger if has_silver else None)
@@ -285,7 +284,7 @@ class _Lake:
             tables = {name: table for name in (ledger, *counted) if (table := self.tables.get(name))}
             if len({newest_marker(table, query).get("micro_batch_id") for table in tables.values()}) == 1:
                 found |= {
-                    name: (_rows(table), counted[name] - expired_of(table.properties).rows)
+                    name: (table_facts(name, table).rows, counted[name] - expired_of(table.properties).rows)
                     for name, table in tables.items()
                     if name in counted
                 }
@@ -446,23 +445,26 @@ class _Lake:
         return Number(f"gold-{key}", f"{what} of {key}", session.count(table), f"SELECT * FROM {table}")  # noqa: S608
 
     def _growth(self) -> Sequence[Growth]:
-        found = []
-        for name, table in sorted(self.tables.items()):
-            facts = table_facts(name, table)
-            begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
-            new = [each for each in table.snapshots if begin and _time(each.timestamp_ms) >= begin]
-            had = new[0].summary if new else {}
-            # The changes of the first commit of the day count, so its totals are taken before the commit.
-            rows, files, size = (
-                now + sum(sign * int(had.get(key) or 0) for sign, key in zip((-1, 1, -1), keys, strict=True))
-                for now, *keys in (
-                    (facts.rows, "total-records", "added-records", "deleted-records"),
-                    (facts.data_files, "total-data-files", "added-data-files", "deleted-data-files"),
-                    (facts.bytes, "total-files-size", "added-files-size", "removed-files-size"),
-                )
-            )
-            found.append(Growth(facts, rows, files, size, len(new)))
-        return found
+        return [growth_of(name, table) for name, table in sorted(self.tables.items())]
+
+
+def growth_of(name: str, table: TableMetadata) -> Growth:
+    """Return the facts of a table, and its growth in the day up to its newest snapshot."""
+    facts = table_facts(name, table)
+    begin = facts.last_commit - timedelta(days=1) if facts.last_commit else None
+    new = [each for each in table.snapshots if begin and _time(each.timestamp_ms) >= begin]
+    had = new[0].summary if new else {}
+
+    def before(total: str, added: str, removed: str) -> int:
+        """Return a total without the changes of the first commit of the day, which count."""
+        now, more, less = (int(had.get(key) or 0) for key in (total, added, removed))
+        return now - more + less
+
+    rows = before("total-records", "added-records", "deleted-records")
+    rows -= before("total-position-deletes", "added-position-deletes", "removed-position-deletes")
+    files = before("total-data-files", "added-data-files", "deleted-data-files")
+    size = before("total-files-size", "added-files-size", "removed-files-size")
+    return Growth(facts, facts.rows - rows, facts.data_files - files, facts.bytes - size, len(new))
 
 
 def _among(sets: Sequence[str]) -> str:
@@ -473,13 +475,6 @@ def _among(sets: Sequence[str]) -> str:
 def _names(samples: Samples) -> Sequence[str]:
     names = samples_tables(samples.name, samples.anomalies)
     return names.samples, names.anomalies
-
-
-def _rows(table: TableMetadata) -> int:
-    """Return the number of rows of a table by its metadata."""
-    snapshot = table.current_snapshot()
-    summary = snapshot.summary if snapshot else {}
-    return int(summary.get("total-records") or 0) - int(summary.get("total-position-deletes") or 0)
 
 
 def _unproven(proof: Proof | None, ledger: str, newest: int | None) -> int:

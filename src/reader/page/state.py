@@ -147,10 +147,11 @@ def _listing(
 def _files(session: Session, listing: Listing, passed: int, files: Sequence[tuple[int, str, datetime]]) -> Waiting:
     accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
     zone, is_whole = listing.zone, listing.is_whole
+    logged = {name for _, name, _ in files}  # the consumer reads what it has found, whatever the globs are now
     listed = {
         name: file.modified_at
         for name, file in listing.files.items()
-        if name in accounted or not zone.ignores(name, file)
+        if name in accounted or name in logged or not zone.ignores(name, file)
     }
     passed_by = {name: at for seq, name, at in files if seq <= passed and name not in accounted}
     found = {name: at for _, name, at in files if name not in accounted}

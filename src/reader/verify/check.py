@@ -45,7 +45,7 @@ class Finding:
 
     place: str  # name of the source or of the table
     what: str  # status of the source, or the kind of fault
-    rows: int = 0  # number of rows with the fault; for a pending partition, number of offsets not consumed yet
+    rows: int = 0  # number of rows with the fault; for a partition without one, number of offsets not consumed yet
     details: tuple[str, ...] = ()  # explanations or examples
 
     @property

@@ -75,7 +75,7 @@ def _print(verifications: Sequence["Verification"]) -> None:
     for section in verifications[0].results:
         _print_section(out, section, {found.stream: found.results[section] for found in verifications})
     for found in verifications:
-        if found.proof and not found.proof.number and any(each.facts["why_all"] for each in found.of("proof")):
+        if found.proof and not found.proof.number:
             text = "the proof is not in the book: the state database does not exist, or cannot be used."
             out.print(Text(printable(f"{found.stream}: {text}"), "yellow"), soft_wrap=True)
     out.print(_verdict(verifications))

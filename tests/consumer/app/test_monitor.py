@@ -33,7 +33,7 @@ from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.metrics import OTHER, Look, Metrics
 from consumer.app.mode import ModeQuery
-from consumer.app.monitor import Monitor, monitored
+from consumer.app.monitor import _SHARE, Monitor, monitored
 from consumer.app.query import LayerQuery
 from consumer.app.running import Running
 from consumer.app.sizes import TableSize
@@ -41,6 +41,7 @@ from consumer.app.status import Doing, QueryStatus, status
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.bulletin import Bulletin
+from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -50,6 +51,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
 from lakeproof.state.proofs import Kind, Outcome, Proof, record
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.schemas import ensure_tables
 
 ROOT = Path(__file__).parents[3]
@@ -403,6 +405,22 @@ def test_a_file_that_is_being_edited_hides_no_query(lake_settings: Settings, tmp
     assert "new.yaml" in monitor._problem
 
 
+def test_a_topic_that_is_no_longer_filled_is_neither_stale_nor_failed(lake_settings: Settings) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    positions, table = SinkPositions(lake_settings.state.database), "dead_letters.events"
+    marker = Committed(Marker("", 0, "", "0", "1"), 0, 0).as_text()
+    for topic in ("old", "new"):
+        positions.record(f"{table}-to-{topic}", table, SinkPosition("t", topic, marker), None)
+    query = Still()
+    query.name = f"{table}-to-new"
+    monitor = Monitor(lake_settings, [query], ["events"], available_now=False)
+    monitor._look()
+    assert monitor.metrics.looks.newest
+    assert [each.query for each in monitor.metrics.looks.newest.queries] == ["bronze-events", query.name]
+    found = status(lake_settings, ["events"])  # which also says what is stopped
+    assert [each.query for each in found] == ["bronze-events", query.name, f"{table}-to-old"]
+
+
 def fail_with(error: Exception) -> Callable[..., Any]:
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -443,7 +461,7 @@ def test_labels_are_escaped_and_not_too_many_and_no_line_is_too_strange() -> Non
     assert found("dead_letters_total", query="q", reasons=OTHER) == 102
     assert found("dead_letters_total", query="other", reasons="r149") == 1
     assert len(found.of("warnings_total", "event")) == 101
-    assert found("warnings_total", event=OTHER) == 50
+    assert found("warnings_total", event=OTHER) == 51  # 99 and the one that an alert counts have their own
     assert found("metrics_errors_total") == 3
     # As usual in Prometheus, a new process begins at 0.
     assert not Scrape(generate_latest(Metrics([], lambda: True).registry).decode()).of("rows_total", "query")
@@ -554,6 +572,22 @@ def test_rules_and_configuration_are_as_prometheus_and_grafana_take_them() -> No
         assert {"severity"} == rule["labels"].keys()
         for name in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
             assert name in {"instance", "query", "state", "stream", "table"}
+    # A consumer that fails takes its metrics with it, so its end is seen by its start, its answer and its address.
+    exprs = {rule["alert"]: rule["expr"] for rule in rules}
+    new = Scrape(generate_latest(Metrics([], lambda: True).registry).decode())
+    for rule in exprs.values():  # the first of something is an increase only if there was a 0 before
+        for name, text in re.findall(r"increase\(consumer_(\w+)\{([^}]*)\}", rule):
+            assert new(name, **dict(re.findall(r'(\w+)="([^"]*)"', text))) == 0
+    (factor,) = re.findall(r"> 600 \+ (\d+) \* consumer_look_seconds", exprs["LooksFail"])
+    assert int(factor) > _SHARE + 1  # so long after the last look, the next one ends
+    assert exprs["ConsumerRestarts"].startswith('changes(process_start_time_seconds{job="consumer"}')
+    assert exprs["ConsumerGone"] == 'max_over_time(up{job="consumer"}[1h]) unless up{job="consumer"}'
+    (consumer,) = (
+        each
+        for each in yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
+        if each["job_name"] == "consumer"
+    )
+    assert {"source_labels": ["__meta_dns_name"], "target_label": "instance"} in consumer["relabel_configs"]
     board = json.loads((MONITORING / "dashboard.json").read_text())
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})

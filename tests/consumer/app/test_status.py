@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from sqlalchemy import insert
 from tests.consumer.lake import Drain, SessionOf
 from tests.consumer.layers.silver.lakes import NOON, decide_all, land
@@ -32,6 +33,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.gold.product_file import load_product
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.offsets import Offsets
@@ -46,8 +48,14 @@ from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import gold_query, samples_tables, silver_query, silver_tables
-from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables, ensure_tables
+from lakeproof.tables.names import gold_query, gold_table, samples_tables, silver_query, silver_tables
+from lakeproof.tables.schemas import (
+    ensure_namespace,
+    ensure_samples_tables,
+    ensure_silver_tables,
+    ensure_tables,
+    gold_schema,
+)
 
 ROOT = Path(__file__).parents[3]
 SINK = "silver.events-to-acme"
@@ -272,6 +280,48 @@ def test_modes(lake_settings: Settings, kafka: KafkaServer) -> None:
     assert [each.query.partition(" ")[0] for each in status(settings, [])] == ["dedupe"]
 
 
+def mark(catalog: Catalog, table: str, query: str, micro_batch: int, at: datetime) -> None:
+    """Commit nothing but a marker whose contents are a time."""
+    contents = str(int(at.timestamp()) * 1_000_000)
+    text = Committed(Marker("", micro_batch, "", "0", str(micro_batch + 1), contents=contents), 1, 1).as_text()
+    loaded = catalog.load_table(table)
+    loaded.append(loaded.schema().as_arrow().empty_table(), snapshot_properties={property_of(query): text})
+    with loaded.transaction() as transaction:
+        transaction.set_properties({property_of(query): text})
+
+
+@pytest.mark.parametrize(("size", "lag"), [("1 hour", 0), ("30 minutes", 3)])
+def test_final_windows_are_behind_once_the_horizon_has_passed_one(
+    lake_settings: Settings, tmp_path: Path, size: str, lag: int
+) -> None:
+    (tmp_path / "closed.yaml").write_text(
+        f"name: closed\nsilver: events\nkeys: [user_id]\nwindow: {{size: {size}}}\npublish: final\n"
+        "measures: {events: count(*)}\n"
+    )
+    settings = changed(lake_settings, LAKE_GOLD=str(tmp_path))
+    catalog, contract = open_catalog(settings), load_contract(settings.contracts, "events")
+    assert contract.silver
+    assert contract.silver.horizon
+    ensure_tables(catalog, contract)
+    ensure_silver_tables(catalog, contract, silver_tables("events"))
+    product = load_product(settings.gold, "closed", lambda _: contract)
+    ensure_namespace(catalog, "gold")
+    catalog.create_table(gold_table("closed"), gold_schema(product))
+
+    def behind() -> int | None:
+        return by_name(status(settings, []))[gold_query("closed")].lag
+
+    assert behind() == 0  # nothing is decided
+    mark(catalog, "silver.events", "silver-events", 2, NOON)
+    assert behind() == 3
+    mark(catalog, gold_table("closed"), gold_query("closed"), 2, NOON - contract.silver.horizon)
+    assert behind() == 0
+    mark(catalog, "silver.events", "silver-events", 5, NOON + timedelta(minutes=29))
+    assert behind() == 0
+    mark(catalog, "silver.events", "silver-events", 5, NOON + timedelta(minutes=31))
+    assert behind() == lag
+
+
 @pytest.mark.all
 def test_samples_and_alerts(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> None:
     topic = kafka.new_topic()
@@ -292,24 +342,14 @@ def test_samples_and_alerts(lake_settings: Settings, kafka: KafkaServer, tmp_pat
     query, lease_name = gold_query(samples.name), gold_lease(samples.name)
     assert by_name(status(settings, []))[query].lag == 0
 
-    def mark(table: str, query: str, micro_batch: int, at: datetime) -> None:
-        """Commit nothing but a marker whose contents are a time."""
-        contents = str(int(at.timestamp()) * 1_000_000)
-        marker = Marker("", micro_batch, contract.digest, "0", str(micro_batch + 1), contents=contents)
-        text = Committed(marker, 1, 1).as_text()
-        loaded = catalog.load_table(table)
-        loaded.append(loaded.schema().as_arrow().empty_table(), snapshot_properties={property_of(query): text})
-        with loaded.transaction() as transaction:
-            transaction.set_properties({property_of(query): text})
-
-    mark("silver.sensors", "silver-sensors", 2, NOON)
+    mark(catalog, "silver.sensors", "silver-sensors", 2, NOON)
     assert by_name(status(settings, []))[query].lag == 3
     horizon = NOON - timedelta(seconds=30)
-    mark(tables.samples, query, 1, horizon)
+    mark(catalog, tables.samples, query, 1, horizon)
     found = by_name(status(settings, []))[query]
     assert (found.state, found.lag, found.watermark) == (Doing.STOPPED, 0, horizon)  # the horizon has not moved
     assert found.last_commit
-    mark("silver.sensors", "silver-sensors", 4, NOON + timedelta(seconds=1))
+    mark(catalog, "silver.sensors", "silver-sensors", 4, NOON + timedelta(seconds=1))
     record_failure(settings.state.database, lease_name, LakeproofError("no space left.", "Clean up."))
     found = by_name(status(settings, []))[query]
     assert (found.state, found.lag, found.problem) == (Doing.FAILED, 3, "no space left.")

@@ -11,7 +11,7 @@ from tests.servers import KafkaServer
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets
-from lakeproof.kafka.topic import Extent, Topic
+from lakeproof.kafka.topic import Extent, Topic, oldest_time
 from lakeproof.settings import KafkaSettings, settings_of
 
 
@@ -83,3 +83,14 @@ def test_settings_that_the_client_does_not_accept_are_refused() -> None:
     settings = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}).kafka
     with pytest.raises(UsageError, match=r"does not accept the settings(?s:.*)LAKE_KAFKA_"):
         Topic(settings, "any")
+
+
+def test_the_oldest_time_is_one_that_exists() -> None:
+    """A producer that writes microseconds sends messages in the year 55,840."""
+    noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    at = int(noon.timestamp() * 1000)
+    assert oldest_time([at + 1, at, at * 1000, -1, -(2**63)]) == noon
+    assert oldest_time([at * 1000, 2**63 - 1]) is None
+    assert oldest_time([253_402_300_799_999, 253_402_300_800_000]).year == 9999
+    assert oldest_time([0]) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert oldest_time([]) is None

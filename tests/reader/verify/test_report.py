@@ -1,11 +1,14 @@
 """The report of verify for people."""
 
 import io
+from datetime import UTC, datetime
 
 import pytest
 
 from lakeproof.landing.selection import Ignored
-from reader.verify.check import Finding, Status, Verification
+from lakeproof.state.proofs import Kind, Outcome, Proof
+from reader.verify.check import Finding, Result, Status, Verification
+from reader.verify.checks.proof import SECTION as PROOF
 from reader.verify.checks.sources import SECTION, result_of
 from reader.verify.report import ReportFormat, write_report
 
@@ -41,3 +44,16 @@ def test_what_a_terminal_would_obey_is_shown(capsys: pytest.CaptureFixture[str])
     assert r"at \x1b[2J" in out
     assert "1 file is a copy of another file" in out
     assert "ignored 1 file with" in out
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(("number", "is_said"), [(0, True), (7, False)])
+def test_a_proof_that_is_not_in_the_book_is_said(
+    kind: Kind, number: int, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    proof = Proof("events", kind, now, now, "me@here", Outcome.CLEAN, 0, number=number)
+    facts = {"kind": kind, "since": None, "why_all": None, "tables": []}
+    found = Verification("events", {SECTION: (result_of(()),), PROOF: (Result(facts),)}, proof)
+    write_report([found], ReportFormat.TABLE, io.StringIO())
+    assert ("the proof is not in the book" in " ".join(capsys.readouterr().out.split())) is is_said

@@ -34,6 +34,7 @@ _GIVEN = f"{MEMORY}.main.verify_given_receipts"
 _ENDS = f"{MEMORY}.main.verify_receipt_ends"
 _RECEIPTS = f"{MEMORY}.main.verify_receipts"
 _ROWS = f"{MEMORY}.main.verify_receipt_rows"
+_ERASED = f"{MEMORY}.main.verify_receipt_erasures"
 _FOUND = f"{MEMORY}.main.verify_receipt_outcomes"
 
 _WRONG_ID = "wrong correlation id"
@@ -49,6 +50,7 @@ class Outcome(StrEnum):
     EXPIRED = "expired"  # in bronze once, not in silver: retention has removed conflicts or late rows of its time
     BRONZE = "bronze"  # in bronze once; the stream has no silver
     DEAD_LETTER = "dead letter"  # violates the contract
+    ERASED = "erased"  # in no table, and in the account of removals
     UNDECIDED = "undecided"  # in bronze once; silver has not read it yet
     PENDING = "pending"  # not consumed yet
     LOST = "lost"  # in no table
@@ -75,6 +77,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
         with catalog_errors():
             contract, end = _silver(scope)
         receipts.find_rows(contract)
+        receipts.find_erased(list(scope.book.removals.erased()))
         receipts.judge(contract, end)
         found = Findings()
         outcomes, conflicts = receipts.outcomes(found)
@@ -143,6 +146,13 @@ class _Receipts:
             f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = _bronze.{SOURCE} GROUP BY {SOURCE}"
         )
 
+    def find_erased(self, sources: Sequence[str]) -> None:
+        """Store the sources with erased units."""
+        import pyarrow as pa
+
+        self._session.fetch(f"CREATE OR REPLACE TABLE {_ERASED} (source VARCHAR)")
+        self._session.insert(_ERASED, pa.table([pa.array(sources, pa.string())], ["source"]))
+
     def judge(self, contract: Contract, end: int | None) -> None:
         """Determine the outcome of each receipt."""
         # An offset that was given up (reason `absent`) does not count as a dead letter: its event is lost.
@@ -159,12 +169,14 @@ class _Receipts:
             f"WHEN is_foreign THEN '{Outcome.FOREIGN}' "
             f"WHEN coalesce(landed.rows, 0) + coalesce(letters.rows, 0) > 1 THEN '{Outcome.DOUBLED}' "
             f"WHEN letters.rows = 1 THEN '{Outcome.DEAD_LETTER}' "
+            f"WHEN landed.rows IS NULL AND erased.source IS NOT NULL THEN '{Outcome.ERASED}' "
             f"WHEN landed.rows IS NULL AND place >= coalesce(behind, 0) THEN '{Outcome.PENDING}' "
             f"WHEN landed.rows IS NULL THEN '{Outcome.LOST}' "
             f"{in_silver} END AS outcome "
             f"FROM {_RECEIPTS} AS receipt LEFT JOIN {_ENDS} USING (part) "
             f"LEFT JOIN {_ROWS} AS landed ON landed.source = receipt.source "
-            f"LEFT JOIN ({letters}) AS letters ON letters.source = receipt.source {joins}"
+            f"LEFT JOIN ({letters}) AS letters ON letters.source = receipt.source "
+            f"LEFT JOIN {_ERASED} AS erased ON erased.source = receipt.source {joins}"
         )
 
     def _judge_in_silver(self, contract: Contract, end: int) -> tuple[str, str]:
@@ -226,7 +238,7 @@ class _Receipts:
 
     def close(self) -> None:
         """Free the memory."""
-        for table in (_GIVEN, _ENDS, _RECEIPTS, _ROWS, _FOUND):
+        for table in (_GIVEN, _ENDS, _RECEIPTS, _ROWS, _ERASED, _FOUND):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
 

@@ -73,9 +73,14 @@ def result_of(
         facts,
         tuple(finding for finding in findings if finding.what != Status.OK),
         tuple(problems),
-        waiting=counts[Status.PENDING],
+        waiting=sum(map(_is_waiting, findings)),
         remarks=tuple(remarks),
     )
+
+
+def _is_waiting(finding: Finding) -> bool:
+    """Return whether a source was not consumed, or not to its end: a topic may also have lost old messages."""
+    return finding.what == Status.PENDING or (not finding.is_fault and finding.rows > 0)
 
 
 def worst_of(source: str, told: Sequence[tuple[Status, str]]) -> Finding:
@@ -162,7 +167,7 @@ def _rows(result: Result) -> list[tuple[int, ...]]:
 
 
 def _pending(results: Sequence[Result]) -> str:
-    pending = [each for result in results for each in result.findings if each.what == Status.PENDING]
+    pending = [each for result in results for each in result.findings if _is_waiting(each)]
     offsets = [each.rows for each in pending if each.rows]
     texts = []
     if files := len(pending) - len(offsets):

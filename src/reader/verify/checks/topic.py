@@ -50,12 +50,16 @@ def check(scope: Scope) -> tuple[Result, ...]:
     checkpoint = read_checkpoint(settings, query, Offsets.from_spark)
     replays = replays_of(scope)
     book = scope.book
-    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, scope.ledger_properties, replays, book.proven)
+
+    def accounted_for() -> Offsets:
+        marker = marker_in(scope.ledger_properties(), query)
+        return Offsets.parse(marker["end"]) if marker else recorded.start
+
+    tables = TablesOfTopic(scope.session, book.tables, recorded.topic, accounted_for, replays, book.proven)
     settle(tables)
     if replays.is_lost:
         return (result_of([], [lost_attempts(scope.stream)]),)
-    marker = marker_in(tables.properties, query)
-    accounted = Offsets.parse(marker["end"]) if marker else recorded.start
+    accounted = tables.accounted
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
@@ -89,10 +93,12 @@ def check(scope: Scope) -> tuple[Result, ...]:
         for number in partitions
     ]
     book.note("offsets", [[number, *each] for number in partitions for each in taken[number]])
-    bronze, dead, foreign = tables.totals()
-    problems = []
-    if foreign:
-        problems.append(f"{foreign:,} rows of the tables do not come from the topic {recorded.topic}.")
+    bronze, dead = tables.totals()
+    problems = [
+        f"{foreign:,} rows of the {where} do not come from a partition of the topic {recorded.topic}."
+        for where, foreign in zip(("tables", "ledger"), tables.foreign(partitions), strict=True)
+        if foreign
+    ]
     if checkpoint and (passed := checkpoint.passed) and _is_ahead(passed, accounted):
         problems.append(
             f"The checkpoint is at {passed}, but the tables are at {accounted}. The messages in between will not be "
@@ -232,14 +238,14 @@ def _judge(
             told.append((Status.CHANGED, f"offsets from {at:,}: {text}"))
     if told:
         return worst_of(source, told)
+    waiting = max(extent.end - end, 0)
+    unread = (f"{are(waiting, 'offset')} not consumed yet",) if waiting else ()
     if erased:
-        return Finding(source, Status.ERASED, details=(f"{count_of(erased, 'unit')} erased",))
+        return Finding(source, Status.ERASED, waiting, (f"{count_of(erased, 'unit')} erased", *unread))
     if expired := sum(max(min(extent.first, behind) - first, 0) for first, behind in taken):
         text = f"{expired:,} offsets are gone; tables and ledger agree"
-        return Finding(source, Status.EXPIRED, details=(text,))
-    if waiting := max(extent.end - end, 0):
-        return Finding(source, Status.PENDING, waiting, (f"{are(waiting, 'offset')} not consumed yet",))
-    return Finding(source, Status.OK)
+        return Finding(source, Status.EXPIRED, waiting, (text, *unread))
+    return Finding(source, Status.PENDING if waiting else Status.OK, waiting, unread)
 
 
 def _erased(units: Mapping[str, int]) -> Counter[str]:
@@ -253,11 +259,12 @@ def _erased(units: Mapping[str, int]) -> Counter[str]:
 def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
     """Return gaps and overlaps of the ledger's ranges, from the start to the end of the consumed offsets."""
     told = []
-    left = list(ranges)
+    next_range = 0
     for number, (at, end) in enumerate(taken):
         last = number == len(taken) - 1
-        while left and (last or left[0][0] < end):
-            begin, behind = left.pop(0)
+        while next_range < len(ranges) and (last or ranges[next_range][0] < end):
+            begin, behind = ranges[next_range]
+            next_range += 1
             if begin > at:
                 told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {begin - 1:,}"))
             elif begin < at:
@@ -266,6 +273,9 @@ def _gaps(ranges: list[Range], taken: list[Range]) -> list[tuple[Status, str]]:
             at = max(at, behind)
         if at < end:
             told.append((Status.LOST, f"the ledger has no row for offsets {at:,} to {end - 1:,}"))
+        elif at > end and not last:
+            text = f"the ledger has a row for offsets {end:,} to {at - 1:,}, which were not read"
+            told.append((Status.CHANGED, text))
     return told
 
 

@@ -1,8 +1,10 @@
 """Rows of a topic in the tables and the ledger, by partition and offset, counted by DuckDB."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from lakeproof.errors import UnavailableError
+from lakeproof.kafka.offsets import Offsets
 from lakeproof.tables.names import (
     ATTEMPT,
     HEADERS,
@@ -27,11 +29,20 @@ from reader.views import MEMORY
 _UNITS = f"{MEMORY}.main.verify_topic_units"
 _RANGES = f"{MEMORY}.main.verify_topic_ranges"
 _MESSAGES = f"{MEMORY}.main.verify_topic_messages"
+_REACH = f"SELECT part, place, max(behind) OVER (PARTITION BY part ORDER BY place) AS reach FROM {_RANGES}"  # noqa: S608
+_WITH_REACH = (
+    f"{_UNITS} AS unit ASOF LEFT JOIN ({_REACH}) AS booked ON unit.part = booked.part AND unit.place >= booked.place"
+)
+"""Units with the end of the ranges that begin at or before them. A stream writes a range every few seconds, so joining
+by partition alone would compare each unit with thousands of ranges."""
+_IS_BEYOND = "(reach IS NULL OR unit.place >= reach)"
+"""SQL that is true if a unit is in no range of the ledger."""
 LABEL = (
     f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
     f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
 )
 """SHA-256 of key and headers of a row."""
+_TRIES = 5
 _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 ListedUnits = tuple[int, list[str]]
@@ -46,31 +57,24 @@ class TablesOfTopic:
         session: Session,
         tables: StreamTables,
         topic: str,
-        ledger_properties: Callable[[], Mapping[str, str]],
+        accounted: Callable[[], Offsets],
         replays: Replays,
         proven: Reach,
     ) -> None:
         self._session = session
         self._tables = tables
         self._topic = topic
-        self._ledger_properties = ledger_properties
+        self._accounted = accounted
         self._replays = replays
         self._proven = proven
         self.recovered: dict[str, tuple[int, bool]] = {}
-        self.properties: Mapping[str, str] = {}
+        self.accounted = Offsets(topic)
+        """The offsets that the tables have, by the marker of the ledger."""
 
     def load(self) -> float | None:
         """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
-        self.properties = self._ledger_properties()  # before the rows, which are never behind the properties
         fetch, tables, replays = self._session.fetch, self._tables, self._replays
-        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(tables.ledger) else ""
-        fetch(
-            f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
-            "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
-            f"list_sum(map_values(discarded))::BIGINT AS discarded, "
-            f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
-            f"FROM {tables.ledger} {landed}"
-        )
+        self._load_ranges()
         attempted = replays.load()
         self.recovered = replays.recovered()
         closed = replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
@@ -92,19 +96,45 @@ class TablesOfTopic:
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
-            f"SELECT epoch(max(ingested_at)) FROM {_UNITS} AS unit WHERE micro_batch NOT IN (FROM {KNOWN}) "  # noqa: S608
-            f"OR NOT EXISTS (FROM {_RANGES} AS booked "
-            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)"
+            f"SELECT epoch(max(ingested_at)) FROM {_WITH_REACH} "  # noqa: S608
+            f"WHERE micro_batch NOT IN (FROM {KNOWN}) OR {_IS_BEYOND}"
         )
         return attempted if newest is None else max(float(newest), attempted or 0.0)
 
-    def totals(self) -> tuple[int, int, int]:
-        """Return the number of bronze rows, of dead letters that are not closed, and of rows from other topics."""
-        ((bronze, dead, foreign),) = self._session.fetch(
-            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live), "  # noqa: S608
-            f"count(*) FILTER (part IS NULL) FROM {_UNITS}"
+    def _load_ranges(self) -> None:
+        """Read the marker of the ledger, then its rows, which are never behind the marker."""
+        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(self._tables.ledger) else ""
+        for _ in range(_TRIES):
+            self.accounted = self._accounted()
+            self._session.fetch(
+                f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
+                "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
+                f"list_sum(map_values(discarded))::BIGINT AS discarded, "
+                f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
+                f"FROM {self._tables.ledger} {landed}"
+            )
+            # Rows that a batch over the past has added since the marker was read would look like duplicate ones.
+            if self._accounted().past == self.accounted.past:
+                return
+        raise UnavailableError(f"A batch over the past adds to {self._tables.ledger} all the time.", "Try again.")
+
+    def totals(self) -> tuple[int, int]:
+        """Return the number of bronze rows, and of dead letters that are not closed."""
+        ((bronze, dead),) = self._session.fetch(
+            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live) FROM {_UNITS}"  # noqa: S608
         )
-        return bronze, dead, foreign
+        return bronze, dead
+
+    def foreign(self, partitions: Sequence[int]) -> tuple[int, int]:
+        """Return the number of rows of the tables, and of the ledger, from other topics or other partitions."""
+        rows, ranges = (
+            self._session.fetch(
+                f"SELECT count(*) FROM {table} WHERE part IS NULL OR NOT list_contains(?::INTEGER[], part)",  # noqa: S608
+                [list(partitions)],
+            )
+            for table in (_UNITS, _RANGES)
+        )
+        return rows[0][0], ranges[0][0]
 
     def letters(self) -> dict[tuple[int, int], dict[int, list[str | None]]]:
         """Return the SHA-256 of the bytes of dead letters that contain them, by message and position."""
@@ -166,8 +196,7 @@ class TablesOfTopic:
     def unbooked(self, partition: int) -> ListedUnits:
         """Return rows that are in no range of the ledger."""
         return self._listed(
-            f"SELECT place, position FROM {_UNITS} AS unit WHERE part = ? AND NOT EXISTS (FROM {_RANGES} AS booked "  # noqa: S608
-            "WHERE booked.part = unit.part AND booked.place <= unit.place AND unit.place < booked.behind)",
+            f"SELECT unit.place, position FROM {_WITH_REACH} WHERE unit.part = ? AND {_IS_BEYOND}",  # noqa: S608
             [partition],
         )
 
@@ -196,22 +225,31 @@ class TablesOfTopic:
         return int(found)
 
     def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
-        """Return first offset, ledger counts and table counts of each new range of the ledger."""
+        """Return first offset, ledger counts and table counts of each new range of the ledger.
+
+        A row counts for the range that begins last before it: another check reports ranges that overlap.
+        """
         dead: dict[int, dict[str, int]] = {}
+        begun = f"(SELECT part, place, max(behind) AS behind FROM {_RANGES} WHERE part = ? GROUP BY ALL)"  # noqa: S608
         held = (
-            f"{_RANGES} AS booked LEFT JOIN {_UNITS} AS unit ON booked.part = unit.part AND booked.place <= unit.place "
-            + ("AND unit.place < booked.behind AND unit.landed WHERE booked.part = ? AND booked.is_new")
+            f"(SELECT begun.place, codes, rescued FROM {_UNITS} AS unit ASOF JOIN {begun} AS begun "  # noqa: S608
+            "ON unit.part = begun.part AND unit.place >= begun.place WHERE landed AND unit.place < behind)"
         )
+        new = f"(FROM {_RANGES} WHERE part = ? AND is_new)"
         for at, codes, count in self._session.fetch(
-            f"SELECT booked.place, codes, count(*) FROM {held} AND codes IS NOT NULL GROUP BY ALL",  # noqa: S608
-            [partition],
+            f"SELECT place, codes, count(*) FROM {held} SEMI JOIN {new} USING (place) "  # noqa: S608
+            "WHERE codes IS NOT NULL GROUP BY ALL",
+            [partition, partition],
         ):
             dead.setdefault(at, {})[codes] = count
         rows = self._session.fetch(
-            "SELECT booked.place, any_value(units), any_value(booked.bronze), any_value(dead_letters), "  # noqa: S608
-            "any_value(booked.rescued), count(unit.place), count(unit.place) FILTER (codes IS NULL), "
-            f"coalesce(sum(unit.rescued), 0)::BIGINT FROM {held} GROUP BY booked.place ORDER BY booked.place",
-            [partition],
+            "WITH counts AS (SELECT place, count(*) AS rows, count(*) FILTER (codes IS NULL) AS bronze, "  # noqa: S608
+            f"sum(rescued)::BIGINT AS rescued FROM {held} GROUP BY place) "
+            "SELECT booked.place, any_value(booked.units), any_value(booked.bronze), any_value(booked.dead_letters), "
+            "any_value(booked.rescued), coalesce(any_value(counts.rows), 0), coalesce(any_value(counts.bronze), 0), "
+            f"coalesce(any_value(counts.rescued), 0) FROM {new} AS booked LEFT JOIN counts USING (place) "
+            "GROUP BY booked.place ORDER BY booked.place",
+            [partition, partition],
         )
         return [
             (

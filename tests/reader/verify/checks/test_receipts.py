@@ -20,11 +20,18 @@ from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.proofs import Kind
 from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import EXPIRED, silver_tables
-from lakeproof.tables.schemas import ensure_attempts, ensure_message_columns, ensure_silver_tables
+from lakeproof.tables.schemas import (
+    ensure_attempts,
+    ensure_message_columns,
+    ensure_removals,
+    ensure_silver_tables,
+)
 from reader.cli import app
 from reader.connect import connect
+from reader.verify.book.book import Book
 from reader.verify.check import Result, Scope, Verification
 from reader.verify.checks import receipts as receipts_module
 from reader.verify.checks import sources
@@ -99,7 +106,9 @@ class Lake:
         path = tmp_path / "receipts.jsonl"
         path.write_text("".join(json.dumps({"topic": topic, "partition": 0, "offset": at}) + "\n" for at in offsets))
         with connect(self.settings) as session:
-            (found,) = receipts_module.check(Scope(self.settings, session, "clickstream", receipts=path))
+            book = Book(self.settings, session, "clickstream", Kind.ALL)
+            book.open(self.catalog, self.contract, of_topic=True)
+            (found,) = receipts_module.check(Scope(self.settings, session, "clickstream", receipts=path, opened=book))
             return found
 
 
@@ -240,3 +249,22 @@ def test_a_dead_letter_that_a_replay_closed_is_what_its_row_is(lake: Lake, tmp_p
     found = lake.check(tmp_path, *range(4))
     assert outcomes(found) == {Outcome.BRONZE: 1, Outcome.LOST: 1, Outcome.DOUBLED: 1, Outcome.DEAD_LETTER: 1}
     assert faults(found) == {"lost": [1], "doubled": [2]}
+
+
+def test_an_erased_event_is_not_lost(lake: Lake, tmp_path: Path) -> None:
+    lake.of_topic()
+    ensure_removals(lake.catalog, "clickstream")
+    lake.append(BRONZE, row(0, 0), row(3, 3))
+    removed = {"request": "1", "what": "erased", "_position": 0, "micro_batch_id": 0, "rows": 1, "hash": 0}
+    removed |= {"codes": None, "removed_at": NOON}
+    lake.append(
+        f"{LEDGER}_removals",
+        *[
+            removed | {"table": table, "source": source_name(TOPIC, 0, at)}
+            for table, at in ((BRONZE, 1), (DEAD, 2), (BRONZE, 3))
+        ],
+    )
+    lake.consumed(5)
+    found = lake.check(tmp_path, *range(5))
+    assert outcomes(found) == {Outcome.BRONZE: 2, Outcome.ERASED: 2, Outcome.LOST: 1}
+    assert faults(found) == {"lost": [4]}
