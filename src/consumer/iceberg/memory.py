@@ -3,7 +3,7 @@
 Without it, a query that follows a table with small commits would read all its small files again in each micro-batch.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 FoundT = TypeVar("FoundT")
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 ROWS = 1_000_000
 """Maximum number of deleted rows, and of rows of one scan, that are cached."""
@@ -36,7 +37,7 @@ class Memory:
         self._vectors: TTLCache[Hashable, dict[str, Any]] = TTLCache(
             ROWS, _IDLE_SECONDS, getsizeof=lambda vectors: 1 + sum(map(len, vectors.values()))
         )
-        self._tables: TTLCache[Hashable, pa.Table] = TTLCache(
+        self._tables: TTLCache[tuple[str, Hashable], pa.Table] = TTLCache(
             _BYTES, _IDLE_SECONDS, getsizeof=lambda table: table.nbytes
         )
 
@@ -49,15 +50,21 @@ class Memory:
         """Return the deletion vectors of a file."""
         return _found(self._vectors, self._lock, path, read)
 
-    def table(self, key: Hashable) -> pa.Table | None:
+    def table(self, path: str, kind: Hashable) -> pa.Table | None:
         """Return a cached table; None if it is not in the cache."""
         with self._lock:
-            return _used(self._tables, key)
+            return _used(self._tables, (path, kind))
 
-    def keep(self, key: Hashable, table: pa.Table) -> None:
+    def keep(self, path: str, kind: Hashable, table: pa.Table) -> None:
         """Cache a table that was derived from a data file, unless it is larger than the cache."""
         with self._lock, suppress(ValueError):
-            self._tables[key] = table
+            self._tables[path, kind] = table
+
+    def forget_files(self, paths: Container[str]) -> None:
+        """Forget tables that were derived from data files which a compaction has replaced."""
+        with self._lock:
+            for key in [each for each in self._tables if each[0] in paths]:
+                self._tables.pop(key, None)
 
     def forget(self) -> None:
         """Forget everything."""
@@ -66,7 +73,7 @@ class Memory:
                 each.clear()
 
 
-def _used(cache: TTLCache[Hashable, FoundT], key: Hashable) -> FoundT | None:
+def _used(cache: TTLCache[KeyT, FoundT], key: KeyT) -> FoundT | None:
     """Return the cached value, and restart its time; None if there is no value."""
     found: FoundT | None = cache.get(key)
     if found is not None:
@@ -74,7 +81,7 @@ def _used(cache: TTLCache[Hashable, FoundT], key: Hashable) -> FoundT | None:
     return found
 
 
-def _found(cache: TTLCache[Hashable, FoundT], lock: Lock, key: Hashable, read: Callable[[], FoundT]) -> FoundT:
+def _found(cache: TTLCache[KeyT, FoundT], lock: Lock, key: KeyT, read: Callable[[], FoundT]) -> FoundT:
     with lock:
         found = _used(cache, key)
     if found is None:

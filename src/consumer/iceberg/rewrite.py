@@ -22,6 +22,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType, Varia
 
 from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, quoted
 from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class
+from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID
 
@@ -118,6 +119,7 @@ def compact(table: OpenTable, options: Mapping[str, str]) -> Compacted | None:
         old, new = only_in(table, snapshot_id, head.snapshotId())
         found = _compare(table, old, new)
         _swap(table, branch, start, old, new)
+        MEMORY.forget_files({str(task.file().location()) for task in old})
     except (Py4JJavaError, PySparkException) as error:
         table.loaded.refresh()
         if table.loaded.refs().containsKey(branch):

@@ -255,20 +255,18 @@ def derived(
 
     Results are cached, so they must depend on the rows only; `kind` identifies the function.
     """
-
-    def key(file: FileScanTask) -> Hashable:
-        return file.file.file_path, tuple(scan.columns.items()), scan.metadata.current_schema_id, kind
+    asked = tuple(scan.columns.items()), scan.metadata.current_schema_id, kind
 
     def work(part: Scan) -> list[pa.Table]:
         return [pa.concat_tables(map(derive, _rows_of(part, file))).combine_chunks() for file in part.files]
 
-    known = {file.file.file_path: MEMORY.table(key(file)) for file in scan.files}
+    known = {file.file.file_path: MEMORY.table(file.file.file_path, asked) for file in scan.files}
     missing = replace(scan, files=[file for file in scan.files if known[file.file.file_path] is None])
     parts = parts_of(spark, missing)
     for part, tables in zip(parts, spread_parts(spark, missing, parts, work), strict=True):
         for file, table in zip(part.files, tables, strict=True):
             known[file.file.file_path] = table
-            MEMORY.keep(key(file), table)
+            MEMORY.keep(file.file.file_path, asked, table)
     return [table for table in known.values() if table is not None]
 
 

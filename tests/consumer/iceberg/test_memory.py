@@ -12,13 +12,13 @@ from consumer.iceberg.memory import Memory
 def test_what_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_IDLE_SECONDS", 0.5)
     cache, table = Memory(), pa.table({"id": [1, 2, 3]})
-    cache.keep("used", table)
-    cache.keep("replaced by a compaction", table)
+    cache.keep("used", "rows", table)
+    cache.keep("unused", "rows", table)
     cache.vectors("unused", dict)
     for _ in range(4):
         time.sleep(0.2)
-        assert cache.table("used") is table
-    assert cache.table("replaced by a compaction") is None
+        assert cache.table("used", "rows") is table
+    assert cache.table("unused", "rows") is None
     assert cache.vectors("unused", lambda: {"read": "again"}) == {"read": "again"}
     assert len(cache._tables) == 1
 
@@ -26,9 +26,19 @@ def test_what_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_is_larger_than_the_cache_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_BYTES", 100)
     cache = Memory()
-    cache.keep("large", pa.table({"id": range(100)}))
-    assert cache.table("large") is None
-    cache.keep("small", pa.table({"id": [1]}))
-    assert cache.table("small") is not None
+    cache.keep("large", "rows", pa.table({"id": range(100)}))
+    assert cache.table("large", "rows") is None
+    cache.keep("small", "rows", pa.table({"id": [1]}))
+    assert cache.table("small", "rows") is not None
     cache.forget()
-    assert cache.table("small") is None
+    assert cache.table("small", "rows") is None
+
+
+def test_files_that_a_compaction_has_replaced_are_forgotten() -> None:
+    cache, table = Memory(), pa.table({"id": [1, 2, 3]})
+    for path in ("replaced", "left"):
+        for kind in ("rows", "keys"):
+            cache.keep(path, kind, table)
+    cache.forget_files({"replaced", "of another table"})
+    assert [cache.table("replaced", kind) for kind in ("rows", "keys")] == [None, None]
+    assert [cache.table("left", kind) for kind in ("rows", "keys")] == [table, table]
