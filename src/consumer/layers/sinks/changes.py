@@ -54,6 +54,7 @@ class Followed:
     query: str  # the query that fills it
     stream: str  # the stream that its rows come from
     changes: Changes  # finds its new rows
+    may_cut: bool = False  # whether a message that is too large for the topic is sent without its bytes
 
 
 def silver_followed(contract: Contract) -> Followed:
@@ -66,7 +67,8 @@ def silver_followed(contract: Contract) -> Followed:
 def dead_letters_followed(stream: str) -> Followed:
     """Follow the dead letters of a stream."""
     table = stream_tables(stream).dead_letters
-    return Followed(table, bronze_query(stream), stream, partial(_appended, table, of_dead_letters))
+    changes = partial(_appended, table, of_dead_letters)
+    return Followed(table, bronze_query(stream), stream, changes, may_cut=True)
 
 
 def gold_followed(product: Product, contract: Contract) -> Followed:
