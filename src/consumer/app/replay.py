@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.following import Following, follow
 from consumer.app.landing import BronzeQuery
+from consumer.app.query import ARROW_LIMITS
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.layers.base import run
@@ -27,7 +28,6 @@ from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.history.apply import adopt, plan
 from lakeproof.install.judges import judge_choice
-from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import Trip
@@ -48,9 +48,7 @@ class ReplayQuery(BronzeQuery):
         **BronzeQuery.spark_settings,
         # The dead letters are joined with their attempts.
         "spark.sql.adaptive.enabled": "true",
-        # A dead letter may be as large as a record.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(MAX_UNITS),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(MAX_BYTES),
+        **ARROW_LIMITS,
     }
 
     def __init__(self, settings: Settings, stream: str, wanted: Replay) -> None:
