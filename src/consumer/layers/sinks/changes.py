@@ -113,13 +113,13 @@ def _computed(
             catalog = open_catalog(settings)
             new = silver_rows(catalog, now, event_time, since.next_number, newest.next_number)
         windows = touched_windows(spark, new, now, event_time)
-    return Change(of_gold(_rows(spark, settings, product, windows), product), newest)
+    return Change(of_gold(_rows(spark, settings, product, windows, int(newest.marker.end)), product), newest)
 
 
-def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> DataFrame:
+def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Windows, end: int) -> DataFrame:
     """Return the rows of windows. Windows with keys are few enough for the driver."""
     if windows.texts is not None:
-        return spark.createDataFrame(rows_of(spark, settings, product, windows))
+        return spark.createDataFrame(rows_of(spark, settings, product, windows, end))
     start = F.col(WINDOW_START)
     inside = ((start >= timestamp(first)) & (start < timestamp(last)) for first, last in windows.starts)
     return spark.table(f"{CATALOG}.{gold_table(product.name)}").where(reduce(Column.__or__, inside, F.lit(False)))
