@@ -126,7 +126,7 @@ class Pipeline:
         """Look up keys in the rows of silver, as tasks do; here, no row has one of the keys."""
         contract = load_contract(self._settings.contracts, STREAM)
         wanted, rows = pa.array([b"a key"] * 2, pa.binary()), 0
-        scan = kept_scan(self._catalog, contract, silver_tables(STREAM).kept, None)
+        scan = kept_scan(self._catalog, contract, silver_tables(STREAM).kept, 0, None)
         began = time.process_time()
         for batch in read(scan):
             compared_of(batch.filter(pc.is_in(keys(batch, contract), value_set=wanted)), contract)

@@ -142,6 +142,11 @@ class Keys:
                 )
             name = found["client"]
             rate = float(found["rate"]) if found["rate"] else self._rate
+            if rate == 0:
+                raise UsageError(
+                    f"{self._path}, line {number}: expected a rate above 0, got {found['rate']}.",
+                    "Remove the lines of a client to block it.",
+                )
             if rates.setdefault(name, rate) != rate:
                 raise UsageError(
                     f"{self._path}, line {number}: {name} has two different rates.", "Use one rate per client."

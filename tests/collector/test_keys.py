@@ -83,6 +83,8 @@ def test_a_file_that_cannot_be_read_leaves_the_keys_as_they_were(tmp_path: Path,
         ("\nshop KEY", "line 2: expected CLIENT SHA256"),
         ("a b " + "0" * 64, "line 1"),
         (f"shop {'0' * 64} fast", "line 1"),
+        (f"shop {'0' * 64} 5\nstop {'1' * 64} 0", "line 2: expected a rate above 0, got 0"),
+        (f"shop {'0' * 64} 0.00", "line 1: expected a rate above 0"),
         (f"shop {'0' * 64} 5\nshop {'1' * 64} 6", "line 2: shop has two different rates"),
     ],
 )

@@ -58,7 +58,7 @@ class AlertsQuery(Query):
         self._contract = contract
         self._alerts: Alerts = samples.alerts
         self._trigger = trigger
-        self._topic = settings.kafka.topic or samples.stream
+        self._topic = settings.topic_of(samples.stream)
         self._running: Sequence[StreamingQuery] = ()
         self.name, self._others = alerts_queries(samples.name)
         self.lease_name = alerts_lease(samples.name)

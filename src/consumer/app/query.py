@@ -19,11 +19,17 @@ from consumer.bulletin import Bulletin
 from consumer.layers.base import Layer, take
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
+from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS
 from lakeproof.settings import Settings
 from lakeproof.state.lease import Lease
 
 log = structlog.get_logger()
 
+ARROW_LIMITS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(MAX_UNITS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(MAX_BYTES),
+}
+"""Limits of Arrow batches: a dead letter may be as large as a record."""
 PATIENCE_SECONDS = 30.0
 """Longest time that a layer waits for the layer before it to catch up."""
 
@@ -31,8 +37,11 @@ PATIENCE_SECONDS = 30.0
 class LayerQuery(Query):
     """The query of a layer."""
 
-    # A micro-batch is small: more partitions would only add scheduling overhead.
-    spark_settings: Mapping[str, str] = {"spark.sql.shuffle.partitions": "4"}
+    spark_settings: Mapping[str, str] = {
+        # A micro-batch is small: more partitions would only add scheduling overhead.
+        "spark.sql.shuffle.partitions": "4",
+        **ARROW_LIMITS,
+    }
 
     def __init__(self, settings: Settings, layer: Layer[Any], trigger: Trigger) -> None:
         self._settings = settings

@@ -5,7 +5,7 @@ from consumer.layers.bronze.trips import described
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.offsets import Offsets, Range, are_removed, without
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
@@ -80,9 +80,14 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
     wanted = {partition: position.next(partition) for partition in partitions}
-    if found.unfinished:  # from a batch over the past, which precedes the position
-        past = Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
-        wanted |= {partition: first for partition, first, _ in reversed(past)}
+    past: list[Range] = []  # of batches over the past, which precede the position
+    if found.unfinished:
+        past += Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
+    for trip in BreakerLog(settings.state.database, stream).paused(Pausing.PAST):
+        paused = without(Offsets.parse(trip.end).past_since(Offsets.parse(trip.start)), position.past)
+        if not are_removed(paused, {partition: extent.first for partition, extent in extents.items()}):
+            past += paused  # otherwise the next batch ends the pause
+    wanted |= {partition: first for partition, first, _ in sorted(past, reverse=True)}
     return {
         partition: (wanted[partition], extent.first)
         for partition, extent in extents.items()

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.following import Following, follow
 from consumer.app.landing import BronzeQuery
+from consumer.app.query import ARROW_LIMITS
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.layers.base import run
@@ -27,8 +28,7 @@ from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
 from lakeproof.history.apply import adopt, plan
 from lakeproof.install.judges import judge_choice
-from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS
-from lakeproof.kafka.recorded import recorded_topic
+from lakeproof.kafka.recorded import recorded_topic, with_recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import Trip
 from lakeproof.state.contract_log import ContractLog
@@ -48,9 +48,7 @@ class ReplayQuery(BronzeQuery):
         **BronzeQuery.spark_settings,
         # The dead letters are joined with their attempts.
         "spark.sql.adaptive.enabled": "true",
-        # A dead letter may be as large as a record.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(MAX_UNITS),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(MAX_BYTES),
+        **ARROW_LIMITS,
     }
 
     def __init__(self, settings: Settings, stream: str, wanted: Replay) -> None:
@@ -66,7 +64,8 @@ class ReplayQuery(BronzeQuery):
         """Make the contract current, and read the position of the tables. Nothing new is discovered."""
         catalog = open_catalog(self._settings)
         self._source, source = _source_of(catalog, self._settings, self.stream)
-        schema_ids = SchemaIds(self._settings, self.stream)
+        ledger = catalog.load_table(stream_tables(self.stream).ledger).properties
+        schema_ids = SchemaIds(with_recorded_topic(self._settings, ledger), self.stream)
         contract = adopt(catalog, self._settings, self.stream, ContractLog(self._settings.state.database))
         schema_ids.prepare(contract)
         self.plan(catalog, source, contract, schema_ids)
@@ -154,12 +153,9 @@ def _source_of(catalog: Catalog, settings: Settings, stream: str) -> tuple[str, 
     ledger = stream_tables(stream).ledger
     if not catalog.table_exists(ledger):
         raise UsageError(f"{stream} has no tables yet: nothing has landed.", f"Run `consumer run {stream}` first.")
-    recorded = recorded_topic(catalog.load_table(ledger).properties)
-    kind = "kafka" if recorded else "files"
-    if recorded:
-        kafka = settings.kafka.model_copy(update={"topic": recorded.topic})
-        settings = settings.model_copy(update={"kafka": kafka})
-    source = SOURCES[kind](settings, stream, bronze_query(stream), True)
+    properties = catalog.load_table(ledger).properties
+    kind = "kafka" if recorded_topic(properties) else "files"
+    source = SOURCES[kind](with_recorded_topic(settings, properties), stream, bronze_query(stream), True)
     source.recall(catalog)
     return kind, source
 

@@ -15,6 +15,7 @@ from consumer.iceberg.marker import (
     property_of,
     unfinished,
 )
+from lakeproof.errors import UnavailableError
 from lakeproof.tables.names import StreamTables
 
 if TYPE_CHECKING:
@@ -89,6 +90,18 @@ def _marked(state: State, key: str) -> Committed | None:
             return Committed(Committed.parse(text).marker, snapshot.id, snapshot.sequence_number)
         snapshot = None if snapshot.parent_id is None else state.find(snapshot.parent_id)
     return None
+
+
+def check_shows(table: "Table", query: str, name: str, end: int) -> None:
+    """Check that a table, read by PyIceberg, has what Spark has seen: the micro-batches of a query before `end`."""
+    newest = newest_marker(python_state(table), query, name)
+    if end > (int(newest.marker.end) if newest else 0):
+        raise outdated(name)
+
+
+def outdated(name: str) -> UnavailableError:
+    """Return the error for a catalog that answers with an older state of a table."""
+    return UnavailableError(f"The catalog does not show the newest state of {name} yet.", "Run the consumer again.")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.memory import MEMORY, ROWS
+from consumer.iceberg.newest import outdated
 from consumer.spreading import balanced, in_tasks
 from lakeproof.catalog import io_for_tasks
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -88,6 +89,8 @@ def plan(
         update={"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "properties": {}}
     )
     snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    if snapshot is None and snapshot_id is not None:
+        raise outdated(name)
     manifests: Any = [_Manifest(file) for file in snapshot.manifests(table.io)] if snapshot else []
     planner: Any = ManifestGroupPlanner(table.metadata, table.io, And(rows or every, within or every))
     # Residuals are unused, and PyIceberg fails to compare a null partition, which has the rows without event time.

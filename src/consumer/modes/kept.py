@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +14,12 @@ from consumer.layers.buckets import Buckets
 from consumer.modes.checkpoint import Checkpoint, Commit
 from consumer.modes.plan import Micros
 
-# A commit lists all valid files: `_MANY` small files, each with fewer than `_SMALL_ROWS` ids, are merged.
+# A commit lists all valid files. Of `_MANY` small ones, with fewer than `_SMALL_ROWS` ids each, some are merged: the
+# smallest. The driver holds their ids, so these are at most `_MERGED_ROWS`.
 _MANY = 64
 _SMALL_ROWS = 1_000_000
+_MERGED_ROWS = 5_000_000
+_ROWS_AT_ONCE = 100_000  # of a file, as objects of Python
 _COLUMNS: dict[str, pa.DataType] = {"id": pa.binary(), "time": pa.int64()}
 _SCHEMA = pa.schema(_COLUMNS)
 _TIME = struct.Struct(">q")
@@ -90,13 +94,15 @@ def write_keys(
 ) -> tuple[str, ...]:
     """Write the ids of a micro-batch; return the files that are valid after it.
 
-    Files whose events cannot have duplicates anymore are dropped. Many small files are merged.
+    Files whose events cannot have duplicates anymore are dropped. The smallest of many small files are merged.
     """
     files = [file for file in map(KeyFile.of, before) if oldest is None or file.newest >= oldest]
     if rows.num_rows:
         files.append(_write(checkpoint, number, "one", rows))
-    small = [file for file in files if file.rows < _SMALL_ROWS]
+    small = sorted((file for file in files if file.rows < _SMALL_ROWS), key=lambda file: file.rows)
     if len(small) >= _MANY:
+        rows_up_to = accumulate(file.rows for file in small)
+        small = [file for file, total in zip(small, rows_up_to, strict=True) if total <= _MERGED_ROWS]
         merged = pa.concat_tables([read_keys(checkpoint, file.name) for file in small])
         if oldest is not None:
             merged = merged.filter(pc.greater_equal(merged["time"], oldest))
@@ -125,9 +131,9 @@ def follow(
         return
     for name in commit.keys:
         if base is None or name not in base.keys:
-            rows = read_keys(checkpoint, name)
-            pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
-            keys.add(pairs, Progress(-1, ""), oldest)
+            for rows in read_keys(checkpoint, name).to_batches(_ROWS_AT_ONCE):
+                pairs: Any = zip(rows["id"].to_pylist(), rows["time"].to_pylist(), strict=True)
+                keys.add(pairs, Progress(-1, ""), oldest)
     keys.add((), Progress(commit.number, commit.id), oldest)
 
 

@@ -107,13 +107,13 @@ class ModeLayer(Layer[Plan]):
             self._known = None
 
     def next(self, spark: SparkSession) -> Plan | None:
-        """Return an interrupted micro-batch, or one with new messages; None without new messages or brokers."""
+        """Return an interrupted micro-batch, or one with new messages; None without new messages or a server."""
         try:
             plan = self._resumed.plan or self._begin(spark.sparkContext.defaultParallelism)
         except UnavailableError as error:
             if self._to_the_end or time.monotonic() > self._responded + self._settings.kafka.timeout_seconds:
                 raise
-            log.warning("waiting for Kafka", mode=self.name, why=error.message)
+            log.warning("waiting", mode=self.name, message=error.message, hint=error.hint)
             return None
         self._responded = time.monotonic()
         return plan
@@ -162,6 +162,11 @@ class ModeLayer(Layer[Plan]):
     def _begin(self, cores: int) -> Plan | None:
         """Plan the next micro-batch, and record the plan; return None if there are no new messages."""
         known = self._resumed
+        if known.in_doubt:
+            _, known.plan = known.checkpoint.newest()
+            known.in_doubt = False
+            if known.plan:
+                return known.plan
         start = known.commit.end if known.commit else known.identity.start
         topic_id, partitions = known.topic.identity()
         known.checkpoint.check(known.identity, self._mode, topic_id)
@@ -184,7 +189,11 @@ class ModeLayer(Layer[Plan]):
         number = known.commit.number + 1 if known.commit else 0
         watermark = known.commit.watermark if known.commit else None
         plan = Plan(number, start, end, tasks, watermark, time.time_ns() // 1000)
-        known.checkpoint.begin(plan)
+        try:
+            known.checkpoint.begin(plan)
+        except UnavailableError:
+            known.in_doubt = True
+            raise
         known.plan = plan
         return plan
 
@@ -262,6 +271,7 @@ class _Known:
     plan: Plan | None  # of a micro-batch that was begun but not committed
     open: pa.Table
     end: Offsets | None
+    in_doubt: bool = False  # whether the checkpoint may have a plan, since an answer was lost
 
 
 def _head(piece: Piece | LakeproofError) -> Piece | LakeproofError:

@@ -183,7 +183,7 @@ def apply(
     """
     settings = load_settings()
     contract_text(settings.contracts, stream)  # an unknown name is reported before anything is opened
-    from lakeproof.catalog import catalog_errors, open_catalog
+    from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
     from lakeproof.history.apply import carry_out, lines, plan
     from lakeproof.move.outside import check_tables
     from lakeproof.state.contract_log import ContractLog
@@ -193,9 +193,14 @@ def apply(
     with catalog_errors():
         planned = plan(catalog, settings, stream)
     if settings.registry.url and not planned.is_applied:
+        from lakeproof.kafka.recorded import with_recorded_topic
         from lakeproof.kafka.registry import Registry
+        from lakeproof.tables.names import stream_tables
 
-        Registry(settings.registry, settings.topic_of(stream)).check(planned.contract)
+        with catalog_errors():
+            ledger = table_or_none(catalog, stream_tables(stream).ledger)
+        topic = with_recorded_topic(settings, ledger.properties if ledger else {}).topic_of(stream)
+        Registry(settings.registry, topic).check(planned.contract)
     if not planned.is_applied and not planned.creates and sys.stdin.isatty() and sys.stdout.isatty():
         show_forecast(catalog, settings, planned.contract)
         if not dry_run and not yes:

@@ -84,6 +84,11 @@ def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
     return left
 
 
+def are_removed(ranges: Iterable[Range], first: Mapping[int, int]) -> bool:
+    """Return whether all ranges are before the first offsets that the topic still has, by partition."""
+    return all(end <= first[partition] for partition, _, end in ranges)
+
+
 def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """Sort and merge ranges, without empty ones."""
     found: list[Range] = []

@@ -12,6 +12,8 @@ from lakeproof.tables.names import KAFKA_TOPIC, LANDING_ROOT, stream_tables
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from lakeproof.settings import Settings
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -42,6 +44,15 @@ def recorded_topic(ledger: Mapping[str, str]) -> Recorded | None:
         return None
     found = json.loads(text)
     return Recorded(found["topic_id"], Offsets.parse(found["start"]))
+
+
+def with_recorded_topic(settings: "Settings", ledger: Mapping[str, str]) -> "Settings":
+    """Return settings with the topic of a ledger, which only the first command may have named."""
+    recorded = recorded_topic(ledger)
+    if recorded is None:
+        return settings
+    kafka = settings.kafka.model_copy(update={"topic": recorded.topic})
+    return settings.model_copy(update={"kafka": kafka})
 
 
 def record_topic(catalog: "Catalog", stream: str, recorded: Recorded) -> None:

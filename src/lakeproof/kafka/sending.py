@@ -49,6 +49,10 @@ class Sent:
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
+class TooLargeError(UsageError):
+    """A message is larger than the topic allows."""
+
+
 class SendingError(LakeproofError):
     """Some messages were not acknowledged, see `sent`. Has the exit code of the cause."""
 
@@ -57,6 +61,7 @@ class SendingError(LakeproofError):
         super().__init__(f"{cause.message} {doubt}", cause.hint)
         self.exit_code = cause.exit_code  # type: ignore[misc]
         self.retryable = cause.retryable  # type: ignore[misc]
+        self.cause = cause
         self.sent = sent
 
 
@@ -125,7 +130,7 @@ class Sending:
 
     def _why(self, error: KafkaError | None) -> LakeproofError:
         if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return UsageError(
+            return TooLargeError(
                 f"A message is larger than Kafka accepts for the topic {self.topic}.",
                 "Raise max.message.bytes of the topic and message.max.bytes of the brokers, or send less at once.",
             )

@@ -36,6 +36,14 @@ class Selection:
 
     def ignores(self, name: str, file: StoredFile) -> Ignored | None:
         """Return why a file is not read; None if it is read."""
+        if ignored := self.ignores_name(name):
+            return ignored
+        if self.start and file.modified_at.replace(microsecond=0) < self.start:
+            return Ignored.EARLIER
+        return None
+
+    def ignores_name(self, name: str) -> Ignored | None:
+        """Return why no file with a name is read."""
         if is_hidden(name):
             return Ignored.HIDDEN
         if self.include or self.exclude:
@@ -46,8 +54,6 @@ class Selection:
                 return Ignored.EXCLUDED
         if self.of_others and not self.include and name.lower().endswith(_OTHER_FORMATS):
             return Ignored.FORMAT
-        if self.start and file.modified_at.replace(microsecond=0) < self.start:
-            return Ignored.EARLIER
         return None
 
 

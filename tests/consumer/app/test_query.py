@@ -9,6 +9,7 @@ import structlog
 
 from consumer.app import query
 from consumer.app.query import PATIENCE_SECONDS, LayerQuery
+from consumer.app.replay import ReplayQuery
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.bulletin import Bulletin
@@ -114,3 +115,10 @@ def test_a_backlog_is_known_by_the_query_that_has_it(lake_settings: Settings, tm
         toy.look(SPARK, bulletin)
         assert bulletin.has_backlog("toy") == layer.has_backlog
         assert not bulletin.has_backlog("silver-b")
+
+
+def test_rows_with_bytes_of_dead_letters_reach_tasks_in_small_batches() -> None:
+    """The sink of dead letters is a layer, and each dead letter may be as large as a record."""
+    for settings in (LayerQuery.spark_settings, ReplayQuery.spark_settings):
+        assert settings["spark.sql.execution.arrow.maxRecordsPerBatch"] == "10000"
+        assert settings["spark.sql.execution.arrow.maxBytesPerBatch"] == str(16 << 20)

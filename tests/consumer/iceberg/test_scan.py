@@ -19,6 +19,7 @@ from pyiceberg.transforms import DayTransform
 from consumer.iceberg import scan as scans
 from consumer.iceberg.nulls import keep_nulls
 from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, whole_files
+from lakeproof.errors import UnavailableError
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 COLUMNS = {name: name for name in ("_micro_batch_id", "n")}
@@ -42,6 +43,14 @@ def rows_of(numbers: list[int]) -> pa.Table:
 
 def planned(table: Table, start: int = 0, end: int = 100) -> Scan:
     return plan(table.refresh(), "silver.events", COLUMNS, of_micro_batches(start, end))
+
+
+def test_a_snapshot_that_the_catalog_does_not_show_yet_is_not_taken_for_no_rows(table: Table) -> None:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    assert len(plan(table, "silver.events", COLUMNS, snapshot_id=snapshot.snapshot_id).files) == 3
+    with pytest.raises(UnavailableError, match=r"does not show the newest state of silver\.events yet"):
+        plan(table, "silver.events", COLUMNS, snapshot_id=1)
 
 
 def numbers_of(tables: list[pa.Table]) -> list[int]:

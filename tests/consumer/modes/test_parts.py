@@ -1,6 +1,7 @@
 """Parts of a micro-batch that need neither Spark nor Kafka: plans, ids, windows, files."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 
@@ -108,6 +109,44 @@ def test_files_of_ids_are_merged_and_removed_when_they_are_old(tmp_path: Path) -
     assert keys.known([b"9", b"10", b"73"], None) == [False, True, True]
     follow(keys, checkpoint, None, [], None)
     assert (keys.progress, keys.known([b"10"], None)) == (None, [False])
+
+
+def test_large_files_of_ids_are_merged_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver reads what is merged."""
+    checkpoint = Checkpoint((tmp_path / "checkpoint").as_uri(), S3)
+    read: list[str] = []
+
+    def read_table(_: Checkpoint, name: str, schema: pa.Schema) -> pa.Table:
+        read.append(name)
+        return pa.table({"id": pa.array([b"x"]), "time": pa.array([0])}, schema)
+
+    monkeypatch.setattr(Checkpoint, "read_table", read_table)
+    large = [f"keys-one_{number}_900000_{number}.parquet" for number in range(62)]
+    tiny = "keys-one_62_7_62.parquet"
+    rows = pa.table({"id": pa.array([b"new"]), "time": pa.array([63])})
+    names = write_keys(checkpoint, 63, [*large, tiny], rows, None)
+    assert read == ["keys-one_63_1_63.parquet", tiny, *large[:5]]
+    assert names == (*large[5:], "keys-many_63_7_0.parquet")
+
+
+def test_a_file_of_ids_is_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.modes.kept._ROWS_AT_ONCE", 3)
+    checkpoint = Checkpoint((tmp_path / "checkpoint").as_uri(), S3)
+    ids = [b"%d" % number for number in range(10)]
+    names = write_keys(checkpoint, 0, (), pa.table({"id": pa.array(ids), "time": pa.array(range(10))}), None)
+    keys, added = Keys(tmp_path / "keys", HOUR), list[int]()
+
+    def add(self: Keys, rows: Iterable[tuple[bytes, int]], progress: Progress, oldest: int | None) -> None:
+        rows = list(rows)
+        added.append(len(rows))
+        add_all(self, rows, progress, oldest)
+
+    add_all = Keys.add
+    monkeypatch.setattr(Keys, "add", add)
+    follow(keys, checkpoint, Commit(0, "x", Offsets("t"), None, names), [], None)
+    assert added == [3, 3, 3, 1, 0]
+    assert (keys.progress, keys.known([*ids, b"10"], None)) == (Progress(0, "x"), [True] * 10 + [False])
+    keys.close()
 
 
 def test_a_piece_that_was_read_again_with_other_messages_is_not_written(tmp_path: Path) -> None:

@@ -114,6 +114,9 @@ class Watch:
             self._log.end(paused)
             self._read_over = None
         elif self._read_over:
+            # Only a bad unit asks for them: a good stream would keep all that it ever took.
+            while self._recent and self._recent[0].at <= batch.ingested_at - self._read_over:
+                del self._recent[0]
             self._recent.append(Taken.of(batch.ingested_at, outcomes))
 
     def _found(self, breaker: Breaker, taken: Taken, paused: Trip | None) -> tuple[Taken, timedelta | None] | None:

@@ -18,6 +18,7 @@ from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker
+from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan
 from consumer.iceberg.tasks import Written
 from consumer.iceberg.upsert import OldRows, Span
@@ -134,7 +135,7 @@ class GoldLayer(Layer[_Work]):
         product = self._product
         if work.done is None:
             return self._write(spark, work), lambda _: OldRows()
-        windows = self._touched(spark, self._silver(work, since=work.start), work.event_time)
+        windows = self._touched(spark, work)
         if windows.empty:
             return Written(), lambda _: OldRows()
 
@@ -145,13 +146,15 @@ class GoldLayer(Layer[_Work]):
 
         return self._write(spark, work, windows), find_old
 
-    def _touched(self, spark: SparkSession, new: Scan, event_time: str) -> Windows | Sessions:
+    def _touched(self, spark: SparkSession, work: _Work) -> Windows | Sessions:
         """Return the windows that new rows touch."""
+        new = self._silver(work, since=work.start)
         if not self._product.window.session:
-            return touched_windows(spark, new, self._product, event_time)
+            return touched_windows(spark, new, self._product, work.event_time)
         with catalog_errors():
             table = open_catalog(self._settings).load_table(self._table)
-        return touched_sessions(spark, new, table, self._table, self._product, event_time)
+            check_shows(table, self.name, self._table, work.start)
+        return touched_sessions(spark, new, table, self._table, self._product, work.event_time)
 
     def _write(self, spark: SparkSession, work: _Work, windows: Windows | Sessions | None = None) -> Written:
         """Compute and write windows, by default all, from silver's rows before `work.end`; silver may be ahead."""

@@ -14,6 +14,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, spread, whole_files
 from consumer.iceberg.upsert import OldRows, Span
 from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros, small_type
@@ -22,7 +23,7 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.settings import Settings
 from lakeproof.tables.columns import renamed_columns
-from lakeproof.tables.names import gold_table, silver_tables
+from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
 
 if TYPE_CHECKING:
     from consumer.layers.gold.sessions import Sessions
@@ -157,17 +158,19 @@ def silver_rows(
     """Plan a scan of a product's columns in micro-batches of silver; `spans` exclude data files of other times."""
     name = silver_tables(product.stream).kept
     table = catalog.load_table(name)
+    check_shows(table, silver_query(product.stream), name, end)
     renamed = renamed_columns(table.properties)
     columns = {each: renamed.get(each, each) for each in columns_of(product, event_time)}
     times = within(event_time, spans) if spans else None
     return plan(table, name, columns, of_micro_batches(start, end), within=times)
 
 
-def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> pa.Table:
-    """Return the rows of windows in a product's table, with the types that Spark uses."""
+def rows_of(spark: SparkSession, settings: Settings, product: Product, windows: Windows, end: int) -> pa.Table:
+    """Return the rows of windows in a product's table, with the types that Spark uses; `end` is that of its marker."""
     name = gold_table(product.name)
     with catalog_errors():
         table = open_catalog(settings).load_table(name)
+        check_shows(table, gold_query(product.name), name, end)
         columns = {field.name: field.name for field in table.schema().fields}
         scan = plan(table, name, _identity(product) | columns, within=within(WINDOW_START, windows.starts))
     stored = schema_to_pyarrow(table.schema(), include_field_ids=False)

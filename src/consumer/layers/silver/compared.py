@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import field_at
+from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, read, spread, spread_parts, whole_files
 from consumer.layers.silver.content import content_hashes, keys
 from consumer.layers.silver.progress import Range
@@ -26,6 +27,7 @@ from lakeproof.tables.names import (
     POSITION,
     RESCUED,
     SOURCE,
+    silver_query,
     stream_tables,
 )
 
@@ -44,9 +46,13 @@ def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
     return plan(table, name, columns, of_micro_batches(taken.start, taken.end))
 
 
-def kept_scan(catalog: Catalog, contract: Contract, name: str, oldest: Micros | None) -> Scan:
-    """Plan a scan of the inputs of verdicts, for rows of a silver table whose event time is not before `oldest`."""
+def kept_scan(catalog: Catalog, contract: Contract, name: str, end: int, oldest: Micros | None) -> Scan:
+    """Plan a scan of the inputs of verdicts from a silver table's rows of all micro-batches, not before `oldest`.
+
+    `end` is the number of the next micro-batch.
+    """
     table = catalog.load_table(name)
+    check_shows(table, silver_query(contract.stream), name, end)
     return plan(table, name, _compared_columns(table, contract), within=_since(contract, oldest))
 
 
@@ -61,6 +67,7 @@ def kept_before(
 ) -> pa.Table:
     """Collect the inputs of verdicts from a silver table's rows of some micro-batches, not before `oldest`."""
     table = catalog.load_table(name)
+    check_shows(table, silver_query(contract.stream), name, end)
     numbers, columns = of_micro_batches(start, end), _compared_columns(table, contract)
     scan = plan(table, name, columns, numbers, within=_since(contract, oldest))
     return _collected(spark, scan, lambda rows: _live(compared_of(rows, contract), oldest))

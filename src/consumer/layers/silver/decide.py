@@ -222,7 +222,7 @@ class SilverLayer(Layer[_Work]):
         """Let tasks decide and write rows of bronze."""
         contract, oldest = work.contract, _horizon(work.watermark, work.contract)
         with catalog_errors():
-            kept = kept_scan(work.catalog, contract, work.kept.name, oldest)
+            kept = kept_scan(work.catalog, contract, work.kept.name, work.taken.start, oldest)
         parts = parts_to_decide(spark, bronze)
         found = survey(spark, bronze, parts, contract, with_keys=bool(kept.files))
         decided = self._decided(work, found.newest, targets)
@@ -241,7 +241,7 @@ class SilverLayer(Layer[_Work]):
         if kept.newest() is None:
             return COMPARED.empty_table()
         with catalog_errors():
-            scan = kept_scan(work.catalog, contract, kept.name, oldest)
+            scan = kept_scan(work.catalog, contract, kept.name, work.taken.start, oldest)
         return with_keys(spark, scan, contract, keys, oldest)
 
     def _check_complete(self, outcomes: Mapping[Decision, int], expected: Counts) -> None:

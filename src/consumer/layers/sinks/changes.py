@@ -54,6 +54,7 @@ class Followed:
     query: str  # the query that fills it
     stream: str  # the stream that its rows come from
     changes: Changes  # finds its new rows
+    may_cut: bool = False  # whether a message that is too large for the topic is sent without its bytes
 
 
 def silver_followed(contract: Contract) -> Followed:
@@ -66,7 +67,8 @@ def silver_followed(contract: Contract) -> Followed:
 def dead_letters_followed(stream: str) -> Followed:
     """Follow the dead letters of a stream."""
     table = stream_tables(stream).dead_letters
-    return Followed(table, bronze_query(stream), stream, partial(_appended, table, of_dead_letters))
+    changes = partial(_appended, table, of_dead_letters)
+    return Followed(table, bronze_query(stream), stream, changes, may_cut=True)
 
 
 def gold_followed(product: Product, contract: Contract) -> Followed:
@@ -111,13 +113,13 @@ def _computed(
             catalog = open_catalog(settings)
             new = silver_rows(catalog, now, event_time, since.next_number, newest.next_number)
         windows = touched_windows(spark, new, now, event_time)
-    return Change(of_gold(_rows(spark, settings, product, windows), product), newest)
+    return Change(of_gold(_rows(spark, settings, product, windows, int(newest.marker.end)), product), newest)
 
 
-def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Windows) -> DataFrame:
+def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Windows, end: int) -> DataFrame:
     """Return the rows of windows. Windows with keys are few enough for the driver."""
     if windows.texts is not None:
-        return spark.createDataFrame(rows_of(spark, settings, product, windows))
+        return spark.createDataFrame(rows_of(spark, settings, product, windows, end))
     start = F.col(WINDOW_START)
     inside = ((start >= timestamp(first)) & (start < timestamp(last)) for first, last in windows.starts)
     return spark.table(f"{CATALOG}.{gold_table(product.name)}").where(reduce(Column.__or__, inside, F.lit(False)))

@@ -85,7 +85,8 @@ class FileSink(Layer[_Work]):
         if horizon == before or self._empty == (before, horizon):
             return None
         windows = closed_between(self._product, before, horizon)
-        found = rows_of(spark, self._settings, self._product, windows).sort_by(WINDOW_START)
+        end = int(newest.marker.end)
+        found = rows_of(spark, self._settings, self._product, windows, end).sort_by(WINDOW_START)
         if not found.num_rows:
             self._empty = before, horizon
             return None

@@ -4,11 +4,13 @@ The header ``lakeproof-id`` identifies a message. A message that is sent again a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakeproof.gold.model import WINDOW_START, Product
+from lakeproof.kafka.sending import Outgoing
 from lakeproof.tables.names import (
     ATTEMPT,
     CONTENT_HASH,
@@ -27,6 +29,8 @@ from lakeproof.tables.names import (
 
 _OF_THE_LAKE = {SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION, CONTENT_HASH, KEY, HEADERS}
 _HEADERS = "array<struct<key:string,value:binary>>"
+_CUT = "lakeproof-cut"
+_IDENTIFYING = {"lakeproof-id", "lakeproof-source", "lakeproof-position"}
 _TIMES = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
@@ -53,6 +57,15 @@ def of_dead_letters(rows: DataFrame) -> DataFrame:
     headers = F.concat(F.coalesce(F.col(HEADERS).cast(_HEADERS), F.array().cast(_HEADERS)), own) if of_topic else own
     key = F.col(KEY) if of_topic else F.lit(None).cast("binary")
     return _messages(rows, key, F.coalesce(F.col(RAW), F.lit(b"")), headers)
+
+
+def shortened(message: Outgoing) -> Outgoing | None:
+    """Return a dead letter without its bytes, or if it has none, with what identifies it alone; None if it has that."""
+    if message.value:
+        return replace(message, value=b"", headers=[*message.headers, (_CUT, b"value")])
+    kept = [header for header in message.headers if header[0] in _IDENTIFYING]
+    least = replace(message, key=None, headers=[*kept, (_CUT, b"value, key, headers")])
+    return None if message == least else least
 
 
 def of_gold(rows: DataFrame, product: Product) -> DataFrame:

@@ -1,6 +1,6 @@
 """A sink that sends the committed rows of a table to a topic, at least once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,10 +13,11 @@ from consumer.iceberg.marker import Committed, MarkerLostError
 from consumer.iceberg.tasks import write_in_tasks
 from consumer.layers.base import Commits, Layer
 from consumer.layers.sinks.changes import Followed, dead_letters_followed, gold_followed, silver_followed
+from consumer.layers.sinks.messages import shortened
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import SinkKind
 from lakeproof.kafka.create import TopicSpec, ready_topic
-from lakeproof.kafka.sending import Outgoing, Sending
+from lakeproof.kafka.sending import Outgoing, Sending, SendingError, TooLargeError
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 
@@ -87,7 +88,7 @@ class TopicSink(Layer[_Work]):
     def compute(self, spark: SparkSession, work: _Work) -> Commits:
         """Send the rows; yield the record of the new position."""
         change = self._followed.changes(spark, self._settings, work.since, work.newest)
-        sent = send_rows(change.messages, self._settings.kafka, self._topic)
+        sent = send_rows(change.messages, self._settings.kafka, self._topic, may_cut=self._followed.may_cut)
         reached = SinkPosition(work.table.table_id(), work.topic_id, change.committed.as_text())
         yield lambda: self._record(reached, work.position)
         numbers = f"{work.since.next_number if work.since else 0} to {change.committed.marker.micro_batch_id}"
@@ -123,17 +124,40 @@ class TopicSink(Layer[_Work]):
         return since
 
 
-def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str) -> int:
+def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str, *, may_cut: bool) -> int:
     """Send messages in tasks; return their number."""
-    return sum(write_in_tasks(messages, lambda batches: _send(batches, kafka, topic)))
+    return sum(write_in_tasks(messages, lambda batches: _send(batches, kafka, topic, may_cut=may_cut)))
 
 
-def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str) -> int:
+def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str, *, may_cut: bool) -> int:
     sent, sending = 0, None
     for batch in batches:
         sending = sending or Sending(kafka, topic)
-        sent += sending.send(_outgoing(batch)).acknowledged
+        messages = list(_outgoing(batch))
+        try:
+            sent += sending.send(messages).acknowledged
+        except SendingError as error:
+            if not (may_cut and isinstance(error.cause, TooLargeError)):
+                raise
+            sent, sending = sent + _send_cut(messages, kafka, topic), None
     return sent
+
+
+def _send_cut(messages: Sequence[Outgoing], kafka: KafkaSettings, topic: str) -> int:
+    """Send messages, and shorten those that the topic refuses: only the brokers know how large they are compressed."""
+    try:
+        return Sending(kafka, topic).send(messages).acknowledged
+    except SendingError as error:
+        if not isinstance(error.cause, TooLargeError):
+            raise
+        half = len(messages) // 2
+        parts: list[Sequence[Outgoing]] = [messages[:half], messages[half:]]
+        if len(messages) == 1:
+            shorter = shortened(messages[0])
+            if shorter is None:
+                raise
+            parts = [[shorter]]
+    return sum(_send_cut(part, kafka, topic) for part in parts)
 
 
 def _outgoing(batch: pa.RecordBatch) -> Iterator[Outgoing]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MESSAGES_AT_ONCE = 5_000
 _WAIT_SECONDS = 0.05
+_MOST_KEY_BYTES = 1_024
 
 
 class Notifications:
@@ -58,6 +59,8 @@ class Notifications:
         if self._consumer is None:
             return []
         messages = self._consumer.consume(_MESSAGES_AT_ONCE, _WAIT_SECONDS)
+        if any(message.error() for message in messages):  # the topic was deleted, or may no longer be read
+            self.is_up = False
         return [uri for message in messages if not message.error() for uri in created(message.value() or b"")]
 
     def _note(self, error: "KafkaError") -> None:
@@ -72,6 +75,21 @@ def created(value: bytes) -> Iterator[str]:
 
     Accepts the format of S3 and MinIO, directly or within a message of SNS, and the format of EventBridge.
     """
+    for bucket, key in _objects(value):
+        if _is_key(key):
+            yield f"s3://{bucket}/{key}"
+
+
+def _is_key(text: str) -> bool:
+    """Whether an object can have the key, and the landing log can look it up."""
+    try:
+        return len(text.encode()) <= _MOST_KEY_BYTES and "\0" not in text
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+
+
+def _objects(value: bytes) -> Iterator[tuple[str, str]]:
+    """Yield bucket and key of the objects that were created."""
     try:
         event = json.loads(value)
     except (ValueError, RecursionError):
@@ -82,11 +100,11 @@ def created(value: bytes) -> Iterator[str]:
                 match record:
                     case {"eventName": str(what), "s3": {"bucket": {"name": str(bucket)}, "object": {"key": str(key)}}}:
                         if "ObjectCreated:" in what:
-                            yield f"s3://{bucket}/{unquote_plus(key)}"
+                            yield bucket, unquote_plus(key)
         case {
             "detail-type": "Object Created",
             "detail": {"bucket": {"name": str(bucket)}, "object": {"key": str(key)}},
         }:
-            yield f"s3://{bucket}/{key}"
+            yield bucket, key
         case {"Type": "Notification", "Message": str(message)}:
-            yield from created(message.encode(errors="surrogatepass"))
+            yield from _objects(message.encode(errors="surrogatepass"))

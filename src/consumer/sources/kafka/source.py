@@ -20,7 +20,7 @@ from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.client import spark_options
-from lakeproof.kafka.offsets import Offsets, Range, without
+from lakeproof.kafka.offsets import Offsets, Range, are_removed, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Limits, Settings
@@ -183,15 +183,19 @@ class KafkaSource(Source[OffsetRange]):
         first, last, place = Offsets.parse(start), Offsets.parse(end), self._place(accounted)
         if past := last.past_since(first):
             left = without(past, place.past)
-            return (str(place), str(place.with_past(left))) if left else None
+            return None if self._are_removed(left) else (str(place), str(place.with_past(left)))
         if replace(first, past=()) != replace(place, past=()):
             return None
         return str(place), str(last.with_past(place.past))
 
     def takes_of_past(self, start: str, end: str, wanted: Sequence[Range]) -> bool:
-        """Return whether a micro-batch of the past has some of the wanted offsets."""
+        """Return whether a micro-batch of the past has some of the wanted offsets, or none that the topic still has."""
         past = Offsets.parse(end).past_since(Offsets.parse(start))
-        return without(past, wanted) != past
+        return without(past, wanted) != past or self._are_removed(past)
+
+    def _are_removed(self, ranges: Sequence[Range]) -> bool:
+        extents = self._topic.extents({partition for partition, _, _ in ranges}) if ranges else {}
+        return are_removed(ranges, {partition: extent.first for partition, extent in extents.items()})
 
     def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
         """Return the next micro-batch over the past: wanted offsets before the stream's beginning; None if none."""

@@ -147,6 +147,14 @@ def test_contracts_of_which_no_message_is_plain(lake_settings: Settings, samples
     assert AlertsQuery(lake_settings, samples, other, Trigger(available_now=True)).slots == 0
 
 
+def test_alerts_read_the_topic_of_the_stream(lake_settings: Settings, samples: Samples, contract: Contract) -> None:
+    of_collector = replace(samples, stream="clickstream")
+    assert AlertsQuery(lake_settings, samples, contract, Trigger()).reads == [f"kafka:{samples.stream}"]
+    assert AlertsQuery(lake_settings, of_collector, contract, Trigger()).reads == ["kafka:acme.clickstream.raw.events"]
+    named = changed(lake_settings, LAKE_KAFKA_TOPIC="incoming")
+    assert AlertsQuery(named, of_collector, contract, Trigger()).reads == ["kafka:incoming"]
+
+
 def test_alerts_that_leave_no_core_to_others_are_noticed(
     lake_settings: Settings, samples: Samples, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:

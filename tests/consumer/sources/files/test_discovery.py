@@ -10,6 +10,7 @@ import pytest
 
 from consumer.sources.files import discovery as discovery_module
 from consumer.sources.files.discovery import Discovery
+from lakeproof.landing.selection import Selection
 from lakeproof.landing.zone import LandingZone
 from lakeproof.settings import S3Settings
 from lakeproof.state import landing_log
@@ -183,3 +184,23 @@ def test_a_look_at_a_bucket_takes_only_so_many_files(
     assert found == [40, 31, 29, 0, 0]
     assert names(log) == bucket.keys
     assert bucket.listed < 5 * 42
+
+
+def test_named_files_that_are_not_read_are_not_looked_at(
+    folder: Path, log: LandingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket may deny it, and then the consumer would end."""
+    zone = LandingZone(folder.as_uri(), S3Settings(), Selection(exclude=("private/**",), of_others=True))
+    keys = ("a.json", "private/b.json", "c.parquet", "_SUCCESS")
+    for key in keys:
+        land(folder / key)
+    asked: list[str] = []
+    stat = LandingZone.stat
+
+    def look(self: LandingZone, name: str) -> StoredFile | None:
+        asked.append(name)
+        return stat(self, name)
+
+    monkeypatch.setattr(LandingZone, "stat", look)
+    assert Discovery(zone, log, SETTLE).named([f"{folder.as_uri()}/{key}" for key in keys]) == 1
+    assert (asked, names(log)) == (["a.json"], ["a.json"])

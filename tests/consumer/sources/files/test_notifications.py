@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from tests.chaos.processes import Process, wait_until
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment
@@ -21,7 +23,7 @@ from tests.servers import KafkaServer, Minio, MinioServer
 
 from consumer.asked import with_landing
 from consumer.bulletin import Bulletin
-from consumer.sources.files.notifications import created
+from consumer.sources.files.notifications import Notifications, created
 from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
@@ -284,6 +286,26 @@ def test_the_page_says_how_minio_publishes_events(
     assert "s3://acme-raw/exports/a.json" in found
 
 
+class Answer:
+    """What a consumer of Kafka has read."""
+
+    def __init__(self, value: bytes | None, error: KafkaError | None) -> None:
+        self.value, self.error = lambda: value, lambda: error
+
+
+def test_a_topic_that_can_no_longer_be_read_is_noticed(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifications = Notifications(lake_settings.kafka, "bucket-events")
+    good = Answer(json.dumps({"Records": [record("b", "a.json")]}).encode(), None)
+    read: list[Answer] = [good]
+    monkeypatch.setattr(notifications, "_consumer", SimpleNamespace(consume=lambda *_: read))
+    notifications.is_up = True
+    assert (notifications.uris(), notifications.is_up) == (["s3://b/a.json"], True)
+    read.append(Answer(None, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    assert (notifications.uris(), notifications.is_up) == (["s3://b/a.json"], False)
+
+
 def test_the_forms_of_events() -> None:
     s3 = {
         "Records": [record("b", "a+b%2Fc%25.json"), record("b", "gone", "ObjectRemoved:Delete"), record("b", "%C3%BC")]
@@ -298,5 +320,7 @@ def test_the_forms_of_events() -> None:
         [],
         None,
         {"Records": [record("b", "x") | {"s3": 0}]},
+        # Keys that no object can have.
+        {"Records": [record("b", key) for key in ("\ud800", "a%00b", "k" * 1_025, "\u00fc" * 513)]},
     ):
         assert list(created(json.dumps(other).encode())) == []

@@ -1,6 +1,7 @@
 """The ids of contracts: kept in the ledger, used while the registry is unavailable, and never wrong."""
 
 import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.servers import RegistryServer, free_port
 from typer.testing import CliRunner, Result
 
 from consumer.app.landing import BronzeQuery
+from consumer.app.replay import ReplayQuery
 from consumer.app.trigger import Trigger
+from consumer.layers.bronze.replay import Replay
 from consumer.sources.kafka import schema_ids
 from consumer.sources.kafka.schema_ids import SchemaIds
 from lakeproof.catalog import open_catalog
@@ -21,6 +24,8 @@ from lakeproof.cli import app as lakeproof
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.apply import adopt
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.registry import IncompatibleError
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
@@ -105,6 +110,23 @@ def test_an_incompatible_contract_starts_nothing_and_changes_no_table(lake: Sett
 def apply(settings: Settings, *options: str) -> Result:
     environment = {name: str(value) for name, value in variables(settings).items()}
     return CliRunner().invoke(lakeproof, ["contract", "apply", "clickstream", *options], env=environment)
+
+
+def test_apply_and_replay_ask_about_the_topic_of_the_ledger(
+    lake: Settings, registry: RegistryServer, tmp_path: Path
+) -> None:
+    """Only the command that filled the tables named the topic."""
+    ids_of(changed(lake, LAKE_KAFKA_TOPIC=f"{tmp_path.name}-incoming"))
+    record_topic(open_catalog(lake), "clickstream", Recorded("id", Offsets(f"{tmp_path.name}-incoming")))
+    edit(lake, "version: 3.1.0", "version: 3.1.1")
+    ReplayQuery(lake, "clickstream", Replay()).prepare()
+    edit(lake, "version: 3.1.1", "version: 3.2.0")
+    edit(lake, "maxLength: 64", "maxLength: 8")
+    refused = apply(lake)
+    assert isinstance(refused.exception, IncompatibleError), refused.output
+    with urllib.request.urlopen(f"{registry.uri}/subjects") as answer:
+        subjects = [subject for subject in json.load(answer) if subject.startswith(tmp_path.name)]
+    assert subjects == [f"{tmp_path.name}-incoming-value"]
 
 
 def test_apply_asks_the_registry_before_it_changes_a_table(lake: Settings) -> None:
