@@ -6,7 +6,6 @@ removed, and all remaining files are searched. Only then is the erasure complete
 """
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
+from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, remove_local, sharing, why_left
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, archive_of, remove_files, retain, sources_in
 from consumer.asked import Asked, asked_to_run
@@ -46,7 +45,7 @@ from consumer.layers.sinks.topic import sink_name
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
@@ -272,7 +271,7 @@ class _Erasure:
                     pass
         index = Path(settings.silver.index)
         for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_local(folder)
 
     def _forget_examples(self, places: Container[tuple[str, int]]) -> None:
         """Remove examples of bad units that the breaker has noted."""
@@ -342,7 +341,11 @@ class _Erasure:
             if why := why_left(settings, uri):
                 done.remains.append(f"{uri}, a folder of a replaced table: {why}")
                 continue
-            remove_folder(uri, settings)
+            try:
+                remove_folder(uri, settings)
+            except UnavailableError as error:
+                done.remains.append(f"{uri}, a folder of a replaced table: {error.message}")
+                continue
             done.folders.append(uri)
 
     def _forget_in(self, table: OpenTable, shared: Sequence[str]) -> None:

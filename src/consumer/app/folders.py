@@ -7,15 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from posixpath import normpath
 from urllib.parse import unquote
 
+import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
+from lakeproof.errors import UnavailableError
 from lakeproof.holds import named, references
 from lakeproof.references import Metadata, parsed
 from lakeproof.settings import Settings
@@ -23,6 +26,8 @@ from lakeproof.storage import StoredFile, open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import remove_prefix
 from lakeproof.tables.names import REBUILDING, REPLACED
+
+log = structlog.get_logger()
 
 Folders = Mapping[str, list[str] | None]
 """Folders with files of each table, its own folder first; empty if it was dropped, None if it cannot be read."""
@@ -107,10 +112,14 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
         in_use = any(each.startswith(place) or place.startswith(each) for each in used)
         if in_use or any(file.modified_at >= older_than for file in files) or not _is_left(settings, files):
             continue
-        removed.append(uri)
         if not dry_run:
-            remove_folder(f"{uri}/data", settings)
-            remove_folder(uri, settings)  # with the note of the replacement, removed last: a killed removal is repeated
+            try:
+                remove_folder(f"{uri}/data", settings)
+                remove_folder(uri, settings)  # with the note of the replacement: what failed or was killed is repeated
+            except UnavailableError as error:
+                log.warning("folder of a replaced table not removed", folder=uri, problem=error.message)
+                continue
+        removed.append(uri)
     return removed
 
 
@@ -215,6 +224,17 @@ def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:
 def remove_folder(uri: str, settings: Settings) -> None:
     """Remove a folder with all files in it."""
     if uri.startswith("file:"):
-        shutil.rmtree(local_path(uri), ignore_errors=True)
+        remove_local(local_path(uri))
     else:
         remove_prefix(uri, settings.s3)
+
+
+def remove_local(folder: Path) -> None:
+    """Remove a local folder, which may be missing."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        if folder.exists():
+            raise UnavailableError(
+                f"Cannot remove {folder}: {error.strerror or error}.", "Check its permissions."
+            ) from error

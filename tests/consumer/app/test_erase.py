@@ -1,6 +1,8 @@
 """``consumer erase`` removes a person from every file; all other data is as if the person had never landed."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -223,12 +225,39 @@ def test_another_landing_log_is_refused_before_anything_is_removed(
         assert "LAKE_LANDING_LOG_URI" in refused.value.hint
 
 
+def of_a_user(settings: Settings) -> module._Erasure:
+    """Return an erasure of a user of the events, which gets no session."""
+    return module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Any = None
+    old = lake_settings.home / "old"
+    old.mkdir(parents=True)
+    (old / "data.parquet").touch()
+    monkeypatch.setattr(module, "abandoned", lambda *_: [old.as_uri()])
+    monkeypatch.setattr(module, "why_left", lambda *_: None)
+    erasure = of_a_user(lake_settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", _refuse)
+        erasure._forget(nothing, set())
+    (said,) = erasure._done.remains
+    assert said == f"{old.as_uri()}, a folder of a replaced table: Cannot remove {old}: Permission denied."
+    assert (erasure._done.folders, old.exists()) == ([], True)
+    erasure._forget(nothing, set())
+    assert (erasure._done.folders, old.exists()) == ([old.as_uri()], False)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> None:
     catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
     ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
     catalog.create_namespace_if_not_exists("gold")
     catalog.create_table("gold.former", rows.schema).append(rows)
-    erasure = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    erasure = of_a_user(lake_settings)
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
     assert erasure._sent(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
@@ -244,7 +273,7 @@ def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings
     SinkPositions(lake_settings.state.database).record("silver.events-to-acme", "silver.events", position, None)
     for servers in (f"127.0.0.1:{free_port()}", kafka.bootstrap_servers):
         settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=servers, LAKE_KAFKA_TIMEOUT_SECONDS="1")
-        erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+        erasure = of_a_user(settings)
         erasure._forget_in_topics(in_source=False)
         done, is_gone = erasure._done, servers == kafka.bootstrap_servers
         assert done.is_complete == is_gone
@@ -300,7 +329,7 @@ def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matte
         path = tmp_path / "there" / str(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"user_id": "u-1"}')
-    erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    erasure = of_a_user(settings)
     erasure._search(keep_landed=False)
     done = erasure._done
     assert sorted(uri.rpartition("/there/")[2] for uri in done.found_in) == ["a/1.json", "b/read%20before.json"]

@@ -1,7 +1,11 @@
 """Folders that rebuilds have left behind are removed, and no others."""
 
+import errno
+import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -71,6 +75,27 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     assert removed(settings, later) == []
     for name in ("silver.used", "silver.other_name"):
         assert catalog.load_table(name).scan().to_arrow().num_rows == 2
+
+
+def test_a_folder_that_cannot_be_removed_is_left_for_the_next_time(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, later = open_catalog(lake_settings), datetime.now(UTC) + timedelta(hours=1)
+    table(catalog, "silver.replaced")
+    _mark_replaced(catalog, "silver.replaced", "silver.new")
+    catalog.drop_table("silver.replaced")
+    unlink = os.unlink
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", partial(_refuse_data, unlink))
+        assert removed(lake_settings, later) == []
+    assert removed(lake_settings, later) == ["replaced"]
+
+
+def _refuse_data(unlink: Callable[..., None], path: str, **options: int) -> None:
+    """Remove a file, unless it is a data file, as of another user."""
+    if str(path).endswith(".parquet"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    unlink(path, **options)
 
 
 @pytest.mark.s3
