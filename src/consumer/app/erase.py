@@ -186,11 +186,13 @@ class _Erasure:
         if dry_run:
             return done
         if not matches and not unfinished:
+            self._forget_examples(set())  # of a paused micro-batch, which no table has
             self._remove_landed(set(), keep_landed, in_source)
             if self._is_in({*astuple(names)}):  # older snapshots have expired rows
                 self._forget(spark, {names.attempts})
             self._forget_in_topics(in_source=in_source)
             self._search(keep_landed=keep_landed)
+            self._name_elsewhere()
             return done
         done.request = unfinished[-1] if unfinished else new_request()
         new = [each.entry for each in matches if each.entry.key not in account.entries.get(each.entry.table, {})]

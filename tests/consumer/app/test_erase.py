@@ -28,6 +28,8 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
 from lakeproof.state.proofs import Kind
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
@@ -228,6 +230,25 @@ def test_another_landing_log_is_refused_before_anything_is_removed(
 def of_a_user(settings: Settings) -> module._Erasure:
     """Return an erasure of a user of the events, which gets no session."""
     return module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+
+
+def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    ContractLog(lake_settings.state.database).make_current("events", "digest", b"text")
+    breakers = BreakerLog(lake_settings.state.database, "events")
+    examples = [{"source": "topic/0", "position": 7, "raw": '{"user_id": "u-1", "amount": "?"}'}]
+    breakers.pause(Query.STREAM, ("0", "1", "checkpoint"), {"bad": 1, "examples": examples}, None)
+    monkeypatch.setattr(module, "find_rows", lambda *_: [])  # nothing of the micro-batch was committed
+    monkeypatch.setattr(module, "prepare", lambda _: None)
+    condition = Condition(({"user_id": "u-1"},))
+    nothing: Any = None
+    done = module._Erasure(lake_settings, "events", condition, lambda: nothing).run(
+        None, dry_run=False, keep_landed=False, in_source=False
+    )
+    (trip,) = breakers.paused()
+    assert trip.found == {"bad": 1, "examples": []}
+    assert done.is_complete
+    assert any(each.startswith("Logs of the consumer") for each in done.elsewhere)
 
 
 def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
