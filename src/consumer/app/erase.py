@@ -269,7 +269,9 @@ class _Erasure:
         for sink in FileSink.asked(asked):
             with lease(settings.state.database, sink.lease_name) as held:
                 self._done.published_files += sink.clear()
-                while take(sink, spark, held):  # also after a killed erasure, which may have removed the files
+                with catalog_errors():
+                    is_filled = all(catalog.table_exists(name) for name in sink.reads)  # a new product has no table yet
+                while is_filled and take(sink, spark, held):  # also after a killed erasure that removed the files
                     pass
         index = Path(settings.silver.index)
         for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:

@@ -251,6 +251,22 @@ def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monk
     assert any(each.startswith("Logs of the consumer") for each in done.elsewhere)
 
 
+def test_a_product_without_a_table_yet_publishes_nothing(
+    lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    product = (ROOT / "gold" / "user_activity.yaml").read_text()
+    (tmp_path / "user_activity.yaml").write_text(f"{product}publish: final\nsinks: [table, parquet]\n")
+    monkeypatch.setattr(module, "exists", lambda _, layer: "silver.events" in layer.tables)
+    monkeypatch.setattr(module, "drop_begun", lambda *_: None)
+    monkeypatch.setattr(module, "rebuild", lambda *_: "")
+    monkeypatch.setattr(module, "take", _kill)
+    nothing: Any = None
+    erasure = of_a_user(changed(lake_settings, LAKE_GOLD=tmp_path))
+    erasure._rebuild(nothing)
+    assert "silver.events" in erasure._done.rebuilt
+
+
 def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: Any = None
     old = lake_settings.home / "old"
