@@ -187,14 +187,15 @@ def retain_all(
 ) -> list[Retained]:
     """Apply retention to landed files of streams, and to rows of their tables; without a time, by their contracts.
 
-    By default, `what` is landed files only, or, without a time, everything in the contract's retention. An unavailable
-    server, or an address that may belong to somebody else, is the problem of one stream: the others are processed.
+    By default, `what` is landed files only, or, without a time, everything in the contract's retention. An error is
+    the problem of one of several streams: the others are processed. Of a single stream, only an unavailable server, or
+    an address that may belong to somebody else, is a result.
     """
     done = []
-    for stream in streams:
-        asked = load_contract(settings.contracts, stream).retention
-        ages = _ages(stream, asked, older_than, what)
-        landed = ages.pop(Removable.LANDED, None)
+    retention = {stream: load_contract(settings.contracts, stream).retention for stream in streams}
+    all_ages = {stream: _ages(stream, asked, older_than, what) for stream, asked in retention.items()}
+    for stream, ages in all_ages.items():
+        asked, landed = retention[stream], ages.pop(Removable.LANDED, None)
         where = archive or (asked.archive if asked and not older_than else None)
         mine = Retained(stream, "" if landed is None else duration_text(landed), where)
         try:
@@ -205,8 +206,10 @@ def retain_all(
                     settings, stream, landed, where, in_source=in_source, dry_run=dry_run, is_ending=is_ending
                 )
                 mine = replace(files, rows=mine.rows)
-        except (UnavailableError, NotOursError) as error:
-            mine.problem, mine.is_unavailable = error.message, isinstance(error, UnavailableError)
+        except LakeproofError as error:
+            if len(streams) == 1 and not isinstance(error, UnavailableError | NotOursError):
+                raise
+            mine.problem, mine.is_unavailable = error.message, error.retryable
         done.append(mine)
     return done
 

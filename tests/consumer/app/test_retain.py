@@ -18,18 +18,20 @@ from tests.servers import KafkaServer
 
 from consumer.app import retain as module
 from consumer.app.maintenance import MaintenanceQuery
-from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, retain
+from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain, retain_all
 from consumer.bulletin import Bulletin
 from consumer.cli import app
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage.local import LocalStorage
 from reader.verify.check import Status
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 MONTH = timedelta(days=30)
 YEAR_AGO = time.time() - 365 * 86_400
 
@@ -159,6 +161,39 @@ def test_archives_that_would_land_again_are_refused(filled: Settings) -> None:
         with pytest.raises(UsageError, match="would land again"):
             retain(filled, STREAM, MONTH, str(inside))
     assert len(landed(filled)) == 3
+
+
+def test_an_error_of_one_stream_does_not_hide_the_others(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = ["events", "clickstream", "sensors"]
+
+    def files(_: Settings, stream: str, *__: object, **___: object) -> Retained:
+        if stream == "events":
+            raise UsageError("events comes from the topic events.")
+        if stream == "clickstream":
+            raise LeaseHeldError("retention.clickstream", "another retention")
+        return Retained(stream, "30 days", None, removed=3)
+
+    monkeypatch.setattr(module, "retain", files)
+    done = retain_all(lake_settings, streams, MONTH, None, _no_session)
+    assert [(bool(each.problem), each.removed) for each in done] == [(True, 0), (True, 0), (False, 3)]
+    with pytest.raises(UsageError, match="comes from the topic"):
+        retain_all(lake_settings, ["events"], MONTH, None, _no_session)
+
+
+def _no_session() -> SparkSession:
+    raise AssertionError
+
+
+def test_a_contract_without_retention_is_refused_before_anything_is_removed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_retention(settings)
+    (settings.contracts / "events.yaml").write_bytes((ROOT / "contracts" / "events.yaml").read_bytes())
+    monkeypatch.setattr(module, "retain", lambda *_, **__: _no_session())
+    with pytest.raises(UsageError, match="contract of events does not say how long"):
+        retain_all(settings, [STREAM, "events"], None, None, _no_session)
 
 
 @pytest.mark.all
