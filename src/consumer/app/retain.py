@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.retain_rows import RetainedRows, lines_of, retain_rows
 from lakeproof.addresses import as_uri, folder_or_address
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import duration_text
 from lakeproof.contracts.model import Removable, Retention
@@ -145,6 +145,7 @@ def retain(
             if not old:
                 return done
             sources = sources_in(ledger, old)
+            unread = _unread(settings, catalog, stream, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
@@ -155,6 +156,8 @@ def retain(
                 return NOT_READ
             if source.landings != 1 or source.size != file.size:
                 return CHANGED if source.landings == 1 else UNEVEN
+            if name in unread:
+                return f"not in the ledger of {unread[name]} yet"
             if why := whole(name):
                 return why
             if is_ending():
@@ -315,6 +318,24 @@ def sources_in(ledger: Table, wanted: Collection[str]) -> dict[str, _Source]:
                 source.landings += 1
                 source.size, source.etag = row["size"], row["etag"]
                 source.content_hash, source.landed_at = row["content_hash"], row["landed_at"]
+    return found
+
+
+def _unread(settings: Settings, catalog: Catalog, stream: str, files: Mapping[str, StoredFile]) -> dict[str, str]:
+    """Return which files other streams read from the same address but have not read yet, with the other's name."""
+    # The address of `consumer run --source` is that of the stream which runs.
+    settings = settings.model_copy(update={"landing": settings.landing.model_copy(update={"source": None})})
+    found = {}
+    for other in sorted(path.stem for path in settings.contracts.glob("*.yaml") if path.stem != stream):
+        ledger = table_or_none(catalog, stream_tables(other).ledger)
+        properties = ledger.properties if ledger else {}
+        if recorded_topic(properties):
+            continue
+        zone = landing_zone(settings, other, properties)
+        below = {zone.name_of(file.uri): name for name, file in files.items() if zone.contains(file.uri)}
+        wanted = {theirs: name for theirs, name in below.items() if not zone.ignores(theirs, files[name])}
+        read = sources_in(ledger, wanted) if ledger else {}
+        found.update({name: other for theirs, name in wanted.items() if theirs not in read})
     return found
 
 

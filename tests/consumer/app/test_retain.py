@@ -3,10 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -22,11 +23,14 @@ from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retain
 from consumer.bulletin import Bulletin
 from consumer.cli import app
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
+from lakeproof.landing.root import record_landing_root
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage.local import LocalStorage
+from lakeproof.tables.schemas import ensure_tables
 from reader.verify.check import Status
 
 pytestmark = pytest.mark.spark
@@ -194,6 +198,48 @@ def test_a_contract_without_retention_is_refused_before_anything_is_removed(
     monkeypatch.setattr(module, "retain", lambda *_, **__: _no_session())
     with pytest.raises(UsageError, match="contract of events does not say how long"):
         retain_all(settings, [STREAM, "events"], None, None, _no_session)
+
+
+def test_files_that_another_stream_has_not_read_yet_stay(settings: Settings, tmp_path: Path) -> None:
+    text = (settings.contracts / f"{STREAM}.yaml").read_text()
+    shared = tmp_path / "shared"
+    for stream, globs, below in (
+        ("a", "['*.json']", ""),
+        ("b", "['[12].json', '4.json']", ""),
+        ("c", "['*']", "/deep"),
+    ):
+        address = f"servers:\n  - {{server: landing, type: local, path: {shared}{below}}}\n"
+        landing = f"customProperties:\n  - {{property: landing, value: {{include: {globs}}}}}\n"
+        own = text.replace(STREAM, stream).replace("customProperties:\n", address + landing)
+        (settings.contracts / f"{stream}.yaml").write_text(own)
+    names = ["1.json", "2.json", "3.json", "deep/4.json"]
+    for name in names:
+        (shared / name).parent.mkdir(parents=True, exist_ok=True)
+        (shared / name).write_bytes(b"[]")
+        os.utime(shared / name, (YEAR_AGO, YEAR_AGO))
+    book(settings, "a", names)
+    book(settings, "b", ["1.json"])
+    done = retain(settings, "a", MONTH, in_source=True)
+    assert (done.removed, done.kept) == (2, {"not in the ledger of b yet": 1, "not in the ledger of c yet": 1})
+    assert sorted(path.name for path in shared.rglob("*.json")) == ["2.json", "4.json"]
+
+
+def book(settings: Settings, stream: str, names: Sequence[str]) -> None:
+    """Add files without records, which landed a year ago, to the ledger of a stream."""
+    catalog, zone = open_catalog(settings), landing_zone(settings, stream, {})
+    ensure_tables(catalog, load_contract(settings.contracts, stream))
+    record_landing_root(catalog, stream, zone)
+    ledger = catalog.load_table(f"ledger.{stream}")
+    with ledger.update_schema(allow_incompatible_changes=True) as update:
+        for column in ledger.schema().fields:
+            update.make_column_optional(column.name)
+    landed_at = datetime.fromtimestamp(YEAR_AGO, UTC)
+    files = {name: file for name in names if (file := zone.stat(name))}
+    rows = [
+        {"source": name, "size": file.size, "etag": file.etag, "bronze": 0, "landed_at": landed_at}
+        for name, file in files.items()
+    ]
+    ledger.append(pa.Table.from_pylist(rows, schema=ledger.schema().as_arrow()))
 
 
 @pytest.mark.all
