@@ -120,9 +120,9 @@ def retain(
 ) -> Retained:
     """Remove landed files of a stream that are older than a time and that its tables hold in full.
 
-    `only` limits them to some names. With an `archive`, each file is first copied below it, under the name of the
-    stream and its own name. `is_ending` is called before each file. If the stream has its own address, files are
-    removed with `in_source` only.
+    `only` limits them to some names, also of files that the stream does not read. With an `archive`, each file is first
+    copied below it, under the name of the stream and its own name. `is_ending` is called before each file. If the
+    stream has its own address, files are removed with `in_source` only.
     """
     zone, target = landing_zone(settings, stream), archive_of(settings, stream, archive)
     if zone.is_own and not in_source:
@@ -136,15 +136,23 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            old = {}  # the other files are not kept in memory: a stream may have millions
-            for name, file in zone.files():
-                if only is None or name in only:
-                    done.files += 1
-                    if file.modified_at < before:
-                        old[name] = file
-            if not old:
+            # The other files are not kept in memory: a stream may have millions.
+            old: dict[str, StoredFile] = {}
+            ignored: dict[str, StoredFile] = {}
+            for name, file in zone.list():
+                if only is not None and name not in only:
+                    continue
+                is_read = only is not None or not zone.ignores(name, file)
+                done.files += is_read
+                if file.modified_at < before:
+                    (old if is_read else ignored)[name] = file
+            if not old and not ignored:
                 return done
-            sources = sources_in(ledger, old)
+            sources = sources_in(ledger, old.keys() | ignored.keys())
+            # The contract may have excluded them after they were read.
+            read_before = {name: file for name, file in ignored.items() if name in sources}
+            done.files += len(read_before)
+            old |= read_before
             unread = _unread(settings, catalog, stream, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 

@@ -224,6 +224,21 @@ def test_files_that_another_stream_has_not_read_yet_stay(settings: Settings, tmp
     assert sorted(path.name for path in shared.rglob("*.json")) == ["2.json", "4.json"]
 
 
+def test_files_that_were_excluded_after_they_were_read_are_removed(settings: Settings) -> None:
+    names = ["1.json", "2.json", "3.json"]
+    for name in names:
+        land_old(settings, name, b"[]")
+    book(settings, STREAM, names[:2])
+    path = settings.contracts / f"{STREAM}.yaml"
+    excluded = "customProperties:\n  - {property: landing, value: {exclude: ['*.json']}}\n"
+    path.write_text(path.read_text().replace("customProperties:\n", excluded))
+    done = retain(settings, STREAM, MONTH, only={"1.json", "3.json"})
+    assert (done.removed, done.kept) == (1, {NOT_READ: 1})
+    done = retain(settings, STREAM, MONTH)
+    assert (done.files, done.removed, done.kept) == (1, 1, {})
+    assert landed(settings).keys() == {"3.json"}
+
+
 def book(settings: Settings, stream: str, names: Sequence[str]) -> None:
     """Add files without records, which landed a year ago, to the ledger of a stream."""
     catalog, zone = open_catalog(settings), landing_zone(settings, stream, {})
