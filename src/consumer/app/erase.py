@@ -50,7 +50,8 @@ from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import NoTopicError
-from lakeproof.landing.zone import LandingZone, landing_zone
+from lakeproof.landing.root import archives_of
+from lakeproof.landing.zone import LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.contract_log import ContractLog
@@ -291,10 +292,10 @@ class _Erasure:
         settings, done = self._settings, self._done
         if recorded_topic(self._ledger_properties()):
             return
-        zone, archive = self._zones()
-        if archive:
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
+        for archive in self._archives():
             found = {archive.name_of(uri) for uri in self._with_it(archive.storage.read, archive.storage.list())}
-            done.archived_files = remove_files(archive, sources | found)
+            done.archived_files += remove_files(archive, sources | found)
         if keep_landed or (zone.is_own and not in_source):
             return  # the search reports them
         found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, self._landed(zone))}
@@ -317,11 +318,12 @@ class _Erasure:
             self._done.elsewhere.append(note)
         return [file for name, file in listed.items() if name not in others]
 
-    def _zones(self) -> tuple[LandingZone, LandingZone | None]:
-        """Return the landing zone, and the archive of the contract."""
-        zone = landing_zone(self._settings, self._stream, self._ledger_properties())
+    def _archives(self) -> list[LandingZone]:
+        """Return the archives that retention has ever copied files of the stream to, and that of the contract."""
+        found = [zone_at(root, self._settings.s3) for root in archives_of(self._ledger_properties())]
         retention = self._contract.retention
-        return zone, archive_of(self._settings, self._stream, retention.archive if retention else None)
+        of_contract = archive_of(self._settings, self._stream, retention.archive if retention else None)
+        return found + [each for each in (of_contract,) if each and each not in found]
 
     def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
         """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
@@ -430,9 +432,14 @@ class _Erasure:
                 done.remains.append(f"{count_of(found, 'file')} of a former sink of {product.name}: remove them.")
         if recorded_topic(self._ledger_properties()):
             return
-        zone, archive = self._zones()
-        if archive:
+        recorded = archives_of(self._ledger_properties())
+        for archive in self._archives():
             self._search_in(f"archive {archive.root}", archive.storage.read, archive.storage.list())
+            if archive.root in recorded and not archive.is_there():
+                done.remains.append(
+                    f"The archive {archive.root} does not exist: mount its disk, or create the folder if it is gone."
+                )
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
         if found := self._search_in(f"landing zone {zone.root}", zone.storage.read, self._landed(zone)):
             retention = self._contract.retention
             after = f", or retention takes them after {retention.landed}" if retention and retention.landed else ""

@@ -29,7 +29,7 @@ from lakeproof.contracts.duration import duration_text
 from lakeproof.contracts.model import Removable, Retention
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
-from lakeproof.landing.root import moved
+from lakeproof.landing.root import moved, record_archive
 from lakeproof.landing.zone import LandingZone, content_hash, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
@@ -153,6 +153,8 @@ def retain(
             read_before = {name: file for name, file in ignored.items() if name in sources}
             done.files += len(read_before)
             old |= read_before
+            if target and sources and not dry_run:
+                record_archive(catalog, stream, target.root)
             unread = _unread(settings, catalog, stream, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 

@@ -1,20 +1,23 @@
 """Record the landing zone of a stream in its ledger, so that a change is noticed."""
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakeproof.addresses import encoded
-from lakeproof.errors import UsageError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.landing.zone import GivenBy, LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
+from lakeproof.tables.names import ARCHIVES, LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
 from lakeproof.topics import starting_files
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 _LOOKED_AT = 1000
+_ATTEMPTS = 10
 _BACK = {
     GivenBy.SETTING: "Change LAKE_LANDING back.",
     GivenBy.CONTRACT: "Change the location in the contract back.",
@@ -58,6 +61,31 @@ def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone, begi
         properties[LANDING_START] = begin.isoformat()
     with catalog.load_table(stream_tables(stream).ledger).transaction() as transaction:
         transaction.set_properties(properties)
+
+
+def archives_of(ledger: Mapping[str, str]) -> list[str]:
+    """Return the addresses to which files of a stream were ever copied by retention."""
+    found: list[str] = json.loads(ledger.get(ARCHIVES, "[]"))
+    return found
+
+
+def record_archive(catalog: "Catalog", stream: str, root: str) -> None:
+    """Record that retention copies files of a stream to an address, where an erasure will search them."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    ledger = catalog.load_table(stream_tables(stream).ledger)
+    for _ in range(_ATTEMPTS):
+        known = archives_of(ledger.properties)
+        if root in known:
+            return
+        try:
+            with ledger.transaction() as transaction:
+                transaction.set_properties({ARCHIVES: json.dumps([*known, root])})
+        except CommitFailedException:  # a consumer that runs beside
+            ledger.refresh()
+    raise UnavailableError(
+        f"Cannot record the archive of {stream}: other writers keep changing its ledger.", "Run it again."
+    )
 
 
 def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:

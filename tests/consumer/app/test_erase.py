@@ -27,6 +27,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
+from lakeproof.landing.root import record_archive
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, Query
 from lakeproof.state.contract_log import ContractLog
@@ -343,6 +344,23 @@ def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Set
     with pytest.raises(UsageError, match=r"bronze\.events has no column user_id") as refused:
         find_rows(nothing, catalog, stream_tables("events"), contract, Condition(({"user_id": "u-1"},)))
     assert "undo that" in refused.value.hint
+
+
+def test_archives_of_former_contracts_are_searched(lake_settings: Settings, tmp_path: Path) -> None:
+    catalog = open_catalog(lake_settings)
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    for name in ("former", "gone"):
+        record_archive(catalog, "events", f"file://{tmp_path}/{name}/events")
+    copy = tmp_path / "former" / "events" / "1.json"
+    copy.parent.mkdir(parents=True)
+    copy.write_text('{"user_id": "u-1"}')
+    erasure = of_a_user(lake_settings)
+    erasure._search(keep_landed=False)
+    assert erasure._done.found_in == [copy.as_uri()]
+    (said,) = erasure._done.remains
+    assert said.startswith(f"The archive file://{tmp_path}/gone/events does not exist")
+    erasure._remove_landed(set(), keep_landed=False, in_source=False)
+    assert (erasure._done.archived_files, copy.exists()) == (1, False)
 
 
 def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matter(

@@ -25,7 +25,7 @@ from consumer.cli import app
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
-from lakeproof.landing.root import record_landing_root
+from lakeproof.landing.root import archives_of, record_landing_root
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError
@@ -222,6 +222,26 @@ def test_files_that_another_stream_has_not_read_yet_stay(settings: Settings, tmp
     done = retain(settings, "a", MONTH, in_source=True)
     assert (done.removed, done.kept) == (2, {"not in the ledger of b yet": 1, "not in the ledger of c yet": 1})
     assert sorted(path.name for path in shared.rglob("*.json")) == ["2.json", "4.json"]
+
+
+def test_an_archive_is_recorded_before_the_first_copy(settings: Settings, tmp_path: Path) -> None:
+    land_old(settings, "1.json", b"[]")
+    book(settings, STREAM, ["1.json"])
+
+    def recorded() -> list[str]:
+        return archives_of(open_catalog(settings).load_table(f"ledger.{STREAM}").properties)
+
+    retain(settings, STREAM, MONTH, str(tmp_path / "first"), dry_run=True)
+    assert recorded() == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStorage, "write_new", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            retain(settings, STREAM, MONTH, str(tmp_path / "first"))
+    assert recorded() == [f"file://{tmp_path}/first/{STREAM}"]
+    for _ in range(2):
+        retain(settings, STREAM, MONTH, str(tmp_path / "second"))
+        land_old(settings, "1.json", b"[]")
+    assert recorded() == [f"file://{tmp_path}/{name}/{STREAM}" for name in ("first", "second")]
 
 
 def test_files_that_were_excluded_after_they_were_read_are_removed(settings: Settings) -> None:
