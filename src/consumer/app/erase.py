@@ -59,7 +59,7 @@ from lakeproof.state.lease import State, alerts_lease, lease, state_of
 from lakeproof.state.sink_positions import SinkPositions
 from lakeproof.storage import Storage, StoredFile, open_storage
 from lakeproof.storage.errors import FileAbsentError
-from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, silver_tables, stream_tables
+from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, gold_table, silver_tables, stream_tables
 from lakeproof.tables.of_stream import tables_of_stream
 from lakeproof.wording import count_of
 
@@ -402,10 +402,11 @@ class _Erasure:
                 done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
 
     def _sent(self, asked: Asked) -> set[str]:
-        """Return the topics that tables or alerts of the stream were ever sent to."""
+        """Return the topics that tables or alerts of the stream, or of no stream here, were ever sent to."""
         database = self._settings.state.database
         positions = SinkPositions(database)
-        names = [*tables_of_stream(self._settings, self._stream), *self._of_no_product()]
+        of_others = self._known_tables() - tables_of_stream(self._settings, self._stream).keys()
+        names = positions.tables() - of_others  # also of products whose file and table are gone
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         have_run = (each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not State.NEVER)
         return sent | {each.alerts.topic for each in have_run if each.alerts}
@@ -426,10 +427,10 @@ class _Erasure:
                     f"{name}: no contract or data product here is for it. Restore its file, or erase where it is "
                     "filled; if nothing fills it, drop it with PURGE. Then run this again."
                 )
-        for product in load_products(settings.gold, [self._stream], lambda _: self._contract):
-            storage = open_storage(f"{settings.sinks.files}/{product.name}", settings.s3)
-            if found := self._search_in(f"published files of {product.name}", storage.read, storage.list()):
-                done.remains.append(f"{count_of(found, 'file')} of a former sink of {product.name}: remove them.")
+        published = zone_at(settings.sinks.files, settings.s3)
+        for product, files in self._published(published).items():
+            if found := self._search_in(f"published files of {product}", published.storage.read, files):
+                done.remains.append(f"{count_of(found, 'file')} of a former sink of {product}: remove them.")
         if recorded_topic(self._ledger_properties()):
             return
         recorded = archives_of(self._ledger_properties())
@@ -447,12 +448,28 @@ class _Erasure:
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
 
-    def _of_no_product(self) -> dict[str, str]:
-        """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
+    def _published(self, place: LandingZone) -> dict[str, list[StoredFile]]:
+        """Return the published files of the stream's products, and of products whose file is gone."""
+        own = [each.name for each in load_products(self._settings.gold, [self._stream], lambda _: self._contract)]
+        known = self._known_tables()
+        found: dict[str, list[StoredFile]] = {product: [] for product in own}
+        for name, file in place.list():
+            product = name.partition("/")[0]
+            if product in own or gold_table(product) not in known:
+                found.setdefault(product, []).append(file)
+        return found
+
+    def _known_tables(self) -> set[str]:
+        """Return the tables of all streams here."""
         known: set[str] = set()
         for path in self._settings.contracts.glob("*.yaml"):
             with suppress(LakeproofError):  # its tables are searched, as if the file were gone
                 known |= tables_of_stream(self._settings, path.stem).keys()
+        return known
+
+    def _of_no_product(self) -> dict[str, str]:
+        """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
+        known = self._known_tables()
         with catalog_errors():
             layers = [each for each in ("silver", "gold") if self._catalog.namespace_exists(each)]
             found = {".".join(each): each for layer in layers for each in self._catalog.list_tables(layer)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.consumer.erasures import PERSON, STREAM, TABLES, Lakes, batch, lakes_of, same, traces, visit
 from tests.consumer.lake import SessionOf
@@ -303,6 +304,22 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product here is for it.")
     assert not erasure._done.is_complete
+
+
+def test_what_a_product_has_published_is_searched_after_its_file_and_table_are_gone(lake_settings: Settings) -> None:
+    settings = changed(lake_settings, LAKE_GOLD=ROOT / "gold")
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    position, positions = SinkPosition("id", "topic", "marker"), SinkPositions(settings.state.database)
+    for table in ("gold.former", "gold.page_views", "gold.user_activity"):  # of no stream, of clickstream, of events
+        positions.record(f"{table}-to-{table}", table, position, None)
+        folder = settings.home / "published" / table.removeprefix("gold.")
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"user_id": ["u-1"]}), folder / "first.parquet")
+    erasure = of_a_user(settings)
+    assert erasure._sent(asked_to_run(settings, ["events"], None)) == {"gold.former", "gold.user_activity"}
+    erasure._search(keep_landed=False)
+    assert sorted(uri.split("/")[-2] for uri in erasure._done.found_in) == ["former", "user_activity"]
+    assert "1 file of a former sink of former: remove them." in erasure._done.remains
 
 
 def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings: Settings, kafka: KafkaServer) -> None:
