@@ -23,7 +23,18 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, remove_local, sharing, why_left
+from consumer.app.folders import (
+    OF_NO_TABLE,
+    abandoned,
+    folders_of,
+    is_named,
+    orphans,
+    remove_folder,
+    remove_local,
+    sharing,
+    unrecognized,
+    why_left,
+)
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, archive_of, remove_files, retain, sources_in
 from consumer.asked import Asked, asked_to_run
@@ -42,7 +53,7 @@ from consumer.layers.rebuild import drop_begun, exists, rebuild
 from consumer.layers.registry import layers_of
 from consumer.layers.sinks.files import FileSink
 from consumer.layers.sinks.topic import sink_name
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
@@ -153,6 +164,7 @@ class _Erasure:
         self._names: StreamTables = stream_tables(stream)
         self._catalog: Catalog = open_catalog(settings)
         self._start = start
+        self._replaced: set[str] = set()  # folders of tables before they were filled again
         self._clean: set[tuple[str, str]] = set()  # files that were searched without a match, by URI and tag
         packages = ("lakeproof", "pyiceberg", "pyspark")
         self._done = Erased(stream, None, None, datetime.now(UTC), {each: version(each) for each in packages})
@@ -265,6 +277,8 @@ class _Erasure:
         for layer in layers:
             with lease(settings.state.database, layer.lease_name), catalog_errors():
                 drop_begun(catalog, layer)
+                found = (table_or_none(catalog, name) for name in layer.tables)
+                self._replaced |= {table.location() for table in found if table}
             rebuild(settings, layer, lambda: spark)
             self._done.rebuilt += layer.tables
         for sink in FileSink.asked(asked):
@@ -343,7 +357,7 @@ class _Erasure:
         with catalog_errors():
             own = {*astuple(self._names)}  # never replaced by a rebuild
             locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
-        for uri in abandoned(settings, folders, locations):
+        for uri in abandoned(settings, folders, locations, self._replaced):
             if why := why_left(settings, uri):
                 done.remains.append(f"{uri}, a folder of a replaced table: {why}")
                 continue
@@ -427,6 +441,11 @@ class _Erasure:
                     f"{name}: no contract or data product here is for it. Restore its file, or erase where it is "
                     "filled; if nothing fills it, drop it with PURGE. Then run this again."
                 )
+        behind = {name: at for name, at in places.items() if name not in {*astuple(self._names)}}
+        for uri in self._unrecognized(behind):
+            storage = open_storage(uri, settings.s3)
+            if self._search_in(uri, storage.read, _values_of(storage)):
+                done.remains.append(f"{uri}: {OF_NO_TABLE}")
         published = zone_at(settings.sinks.files, settings.s3)
         for product, files in self._published(published).items():
             if found := self._search_in(f"published files of {product}", published.storage.read, files):
@@ -447,6 +466,13 @@ class _Erasure:
             how = "with --in-source" if zone.is_own else "once they are read"
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
+
+    def _unrecognized(self, locations: Mapping[str, str]) -> list[str]:
+        """Return folders that may be of replaced tables, where the server does not name folders after tables."""
+        if all(is_named(name, location) for name, location in locations.items()):
+            return []
+        with catalog_errors():
+            return unrecognized(self._settings, folders_of(self._settings, self._catalog), locations)
 
     def _published(self, place: LandingZone) -> dict[str, list[StoredFile]]:
         """Return the published files of the stream's products, and of products whose file is gone."""

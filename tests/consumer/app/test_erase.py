@@ -253,6 +253,32 @@ def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monk
     assert any(each.startswith("Logs of the consumer") for each in done.elsewhere)
 
 
+def test_folders_that_a_server_names_are_removed_after_a_rebuild_or_searched(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
+    silver = f"{lake_settings.catalog.warehouse_uri}/silver"
+    catalog.create_namespace("silver")
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    for folder, name in (("0f3a", "old"), ("1b2c", "older"), ("2d4e", "events")):
+        table = catalog.create_table(f"silver.{name}", rows.schema, location=f"{silver}/{folder}")
+        if name != "events":
+            table.append(rows)
+            catalog.drop_table(f"silver.{name}")
+    nothing: Any = None
+    monkeypatch.setattr(module, "open_table", lambda *_: nothing)
+    monkeypatch.setattr(module._Erasure, "_forget_in", lambda *_: None)
+    monkeypatch.setattr(module, "why_left", lambda *_: None)
+    erasure = of_a_user(lake_settings)
+    erasure._replaced = {f"{silver}/0f3a"}
+    erasure._forget(nothing, set())
+    assert erasure._done.folders == [f"{silver}/0f3a"]
+    erasure._search(keep_landed=False)
+    assert {uri.split("/")[-3] for uri in erasure._done.found_in} == {"1b2c"}
+    (said,) = erasure._done.remains
+    assert said.startswith(f"{silver}/1b2c: no table of this catalog uses it.")
+
+
 def test_a_product_without_a_table_yet_publishes_nothing(
     lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

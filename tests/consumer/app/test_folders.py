@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.lakes import changed
 
-from consumer.app.folders import folders_of, orphans, remove_replaced, sharing, why_left
+from consumer.app.folders import abandoned, folders_of, orphans, remove_replaced, sharing, unrecognized, why_left
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
 from lakeproof.holds import hold
@@ -133,6 +133,28 @@ def test_a_warehouse_behind_a_link(lake_settings: Settings, tmp_path: Path) -> N
     catalog.drop_table("silver.replaced")
     assert removed(settings, later) == ["replaced"]
     assert [each.name for each in (real / "silver").iterdir()] == ["used"]
+
+
+def test_folders_that_a_server_names(lake_settings: Settings) -> None:
+    catalog, warehouse = open_catalog(lake_settings), lake_settings.catalog.warehouse_uri
+    catalog.create_namespace("silver")
+    for name in ("events", "other", "replaced"):
+        catalog.create_table(f"silver.{name}", ROWS.schema, location=f"{warehouse}/silver/0f3a-{name}").append(ROWS)
+    before = catalog.load_table("silver.replaced").location()
+    catalog.drop_table("silver.replaced")
+    Path(urlsplit(warehouse).path, "silver", "no table").mkdir()
+    locations = {"silver.events": catalog.load_table("silver.events").location()}
+    folders = folders_of(lake_settings, catalog)
+    assert abandoned(lake_settings, folders, locations) == []
+    assert abandoned(lake_settings, folders, locations, [before, *locations.values(), f"{before}-gone"]) == [before]
+    assert unrecognized(lake_settings, folders, locations) == [before]
+    assert unrecognized(lake_settings, folders, {"silver.0f3a": locations["silver.events"]}) == []
+
+
+def test_a_table_may_be_a_whole_bucket(lake_settings: Settings) -> None:
+    locations = {"silver.events": "s3://0f3a--table-s3"}
+    assert abandoned(lake_settings, {}, locations) == []
+    assert unrecognized(lake_settings, {}, locations) == []
 
 
 def test_tables_of_nested_namespaces_and_other_catalogs_share_folders(lake_settings: Settings) -> None:
