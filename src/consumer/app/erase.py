@@ -6,7 +6,6 @@ removed, and all remaining files are searched. Only then is the erasure complete
 """
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,18 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import abandoned, folders_of, orphans, remove_folder, sharing, why_left
+from consumer.app.folders import (
+    OF_NO_TABLE,
+    abandoned,
+    folders_of,
+    is_named,
+    orphans,
+    remove_folder,
+    remove_local,
+    sharing,
+    unrecognized,
+    why_left,
+)
 from consumer.app.maintain import LEASE, prepare
 from consumer.app.retain import NEEDED, archive_of, remove_files, retain, sources_in
 from consumer.asked import Asked, asked_to_run
@@ -43,15 +53,16 @@ from consumer.layers.rebuild import drop_begun, exists, rebuild
 from consumer.layers.registry import layers_of
 from consumer.layers.sinks.files import FileSink
 from consumer.layers.sinks.topic import sink_name
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.gold.product_file import load_products
 from lakeproof.holds import named, references
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import NoTopicError
-from lakeproof.landing.zone import LandingZone, landing_zone
+from lakeproof.landing.root import archives_of
+from lakeproof.landing.zone import LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.contract_log import ContractLog
@@ -59,7 +70,7 @@ from lakeproof.state.lease import State, alerts_lease, lease, state_of
 from lakeproof.state.sink_positions import SinkPositions
 from lakeproof.storage import Storage, StoredFile, open_storage
 from lakeproof.storage.errors import FileAbsentError
-from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, silver_tables, stream_tables
+from lakeproof.tables.names import POSITION, SOURCE, Removal, StreamTables, gold_table, silver_tables, stream_tables
 from lakeproof.tables.of_stream import tables_of_stream
 from lakeproof.wording import count_of
 
@@ -153,6 +164,7 @@ class _Erasure:
         self._names: StreamTables = stream_tables(stream)
         self._catalog: Catalog = open_catalog(settings)
         self._start = start
+        self._replaced: set[str] = set()  # folders of tables before they were filled again
         self._clean: set[tuple[str, str]] = set()  # files that were searched without a match, by URI and tag
         packages = ("lakeproof", "pyiceberg", "pyspark")
         self._done = Erased(stream, None, None, datetime.now(UTC), {each: version(each) for each in packages})
@@ -187,11 +199,13 @@ class _Erasure:
         if dry_run:
             return done
         if not matches and not unfinished:
+            self._forget_examples(set())  # of a paused micro-batch, which no table has
             self._remove_landed(set(), keep_landed, in_source)
             if self._is_in({*astuple(names)}):  # older snapshots have expired rows
                 self._forget(spark, {names.attempts})
             self._forget_in_topics(in_source=in_source)
             self._search(keep_landed=keep_landed)
+            self._name_elsewhere()
             return done
         done.request = unfinished[-1] if unfinished else new_request()
         new = [each.entry for each in matches if each.entry.key not in account.entries.get(each.entry.table, {})]
@@ -263,16 +277,20 @@ class _Erasure:
         for layer in layers:
             with lease(settings.state.database, layer.lease_name), catalog_errors():
                 drop_begun(catalog, layer)
+                found = (table_or_none(catalog, name) for name in layer.tables)
+                self._replaced |= {table.location() for table in found if table}
             rebuild(settings, layer, lambda: spark)
             self._done.rebuilt += layer.tables
         for sink in FileSink.asked(asked):
             with lease(settings.state.database, sink.lease_name) as held:
                 self._done.published_files += sink.clear()
-                while take(sink, spark, held):  # also after a killed erasure, which may have removed the files
+                with catalog_errors():
+                    is_filled = all(catalog.table_exists(name) for name in sink.reads)  # a new product has no table yet
+                while is_filled and take(sink, spark, held):  # also after a killed erasure that removed the files
                     pass
         index = Path(settings.silver.index)
         for folder in [index / self._stream, *index.glob(f"{self._stream}.*")]:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_local(folder)
 
     def _forget_examples(self, places: Container[tuple[str, int]]) -> None:
         """Remove examples of bad units that the breaker has noted."""
@@ -288,10 +306,10 @@ class _Erasure:
         settings, done = self._settings, self._done
         if recorded_topic(self._ledger_properties()):
             return
-        zone, archive = self._zones()
-        if archive:
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
+        for archive in self._archives():
             found = {archive.name_of(uri) for uri in self._with_it(archive.storage.read, archive.storage.list())}
-            done.archived_files = remove_files(archive, sources | found)
+            done.archived_files += remove_files(archive, sources | found)
         if keep_landed or (zone.is_own and not in_source):
             return  # the search reports them
         found = {zone.name_of(uri) for uri in self._with_it(zone.storage.read, self._landed(zone))}
@@ -314,11 +332,12 @@ class _Erasure:
             self._done.elsewhere.append(note)
         return [file for name, file in listed.items() if name not in others]
 
-    def _zones(self) -> tuple[LandingZone, LandingZone | None]:
-        """Return the landing zone, and the archive of the contract."""
-        zone = landing_zone(self._settings, self._stream, self._ledger_properties())
+    def _archives(self) -> list[LandingZone]:
+        """Return the archives that retention has ever copied files of the stream to, and that of the contract."""
+        found = [zone_at(root, self._settings.s3) for root in archives_of(self._ledger_properties())]
         retention = self._contract.retention
-        return zone, archive_of(self._settings, self._stream, retention.archive if retention else None)
+        of_contract = archive_of(self._settings, self._stream, retention.archive if retention else None)
+        return found + [each for each in (of_contract,) if each and each not in found]
 
     def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
         """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
@@ -338,11 +357,15 @@ class _Erasure:
         with catalog_errors():
             own = {*astuple(self._names)}  # never replaced by a rebuild
             locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
-        for uri in abandoned(settings, folders, locations):
+        for uri in abandoned(settings, folders, locations, self._replaced):
             if why := why_left(settings, uri):
                 done.remains.append(f"{uri}, a folder of a replaced table: {why}")
                 continue
-            remove_folder(uri, settings)
+            try:
+                remove_folder(uri, settings)
+            except UnavailableError as error:
+                done.remains.append(f"{uri}, a folder of a replaced table: {error.message}")
+                continue
             done.folders.append(uri)
 
     def _forget_in(self, table: OpenTable, shared: Sequence[str]) -> None:
@@ -393,10 +416,11 @@ class _Erasure:
                 done.elsewhere.append(f"The topic {name}{' that the stream reads' * is_read}: {found}")
 
     def _sent(self, asked: Asked) -> set[str]:
-        """Return the topics that tables or alerts of the stream were ever sent to."""
+        """Return the topics that tables or alerts of the stream, or of no stream here, were ever sent to."""
         database = self._settings.state.database
         positions = SinkPositions(database)
-        names = [*tables_of_stream(self._settings, self._stream), *self._of_no_product()]
+        of_others = self._known_tables() - tables_of_stream(self._settings, self._stream).keys()
+        names = positions.tables() - of_others  # also of products whose file and table are gone
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         have_run = (each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not State.NEVER)
         return sent | {each.alerts.topic for each in have_run if each.alerts}
@@ -417,15 +441,25 @@ class _Erasure:
                     f"{name}: no contract or data product here is for it. Restore its file, or erase where it is "
                     "filled; if nothing fills it, drop it with PURGE. Then run this again."
                 )
-        for product in load_products(settings.gold, [self._stream], lambda _: self._contract):
-            storage = open_storage(f"{settings.sinks.files}/{product.name}", settings.s3)
-            if found := self._search_in(f"published files of {product.name}", storage.read, storage.list()):
-                done.remains.append(f"{count_of(found, 'file')} of a former sink of {product.name}: remove them.")
+        behind = {name: at for name, at in places.items() if name not in {*astuple(self._names)}}
+        for uri in self._unrecognized(behind):
+            storage = open_storage(uri, settings.s3)
+            if self._search_in(uri, storage.read, _values_of(storage)):
+                done.remains.append(f"{uri}: {OF_NO_TABLE}")
+        published = zone_at(settings.sinks.files, settings.s3)
+        for product, files in self._published(published).items():
+            if found := self._search_in(f"published files of {product}", published.storage.read, files):
+                done.remains.append(f"{count_of(found, 'file')} of a former sink of {product}: remove them.")
         if recorded_topic(self._ledger_properties()):
             return
-        zone, archive = self._zones()
-        if archive:
+        recorded = archives_of(self._ledger_properties())
+        for archive in self._archives():
             self._search_in(f"archive {archive.root}", archive.storage.read, archive.storage.list())
+            if archive.root in recorded and not archive.is_there():
+                done.remains.append(
+                    f"The archive {archive.root} does not exist: mount its disk, or create the folder if it is gone."
+                )
+        zone = landing_zone(settings, self._stream, self._ledger_properties())
         if found := self._search_in(f"landing zone {zone.root}", zone.storage.read, self._landed(zone)):
             retention = self._contract.retention
             after = f", or retention takes them after {retention.landed}" if retention and retention.landed else ""
@@ -433,12 +467,35 @@ class _Erasure:
             how = "without --keep-landed" if keep_landed else how
             done.remains.append(f"{count_of(found, 'landed file')} stay: run this again {how}{after}.")
 
-    def _of_no_product(self) -> dict[str, str]:
-        """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
+    def _unrecognized(self, locations: Mapping[str, str]) -> list[str]:
+        """Return folders that may be of replaced tables, where the server does not name folders after tables."""
+        if all(is_named(name, location) for name, location in locations.items()):
+            return []
+        with catalog_errors():
+            return unrecognized(self._settings, folders_of(self._settings, self._catalog), locations)
+
+    def _published(self, place: LandingZone) -> dict[str, list[StoredFile]]:
+        """Return the published files of the stream's products, and of products whose file is gone."""
+        own = [each.name for each in load_products(self._settings.gold, [self._stream], lambda _: self._contract)]
+        known = self._known_tables()
+        found: dict[str, list[StoredFile]] = {product: [] for product in own}
+        for name, file in place.list():
+            product = name.partition("/")[0]
+            if product in own or gold_table(product) not in known:
+                found.setdefault(product, []).append(file)
+        return found
+
+    def _known_tables(self) -> set[str]:
+        """Return the tables of all streams here."""
         known: set[str] = set()
         for path in self._settings.contracts.glob("*.yaml"):
             with suppress(LakeproofError):  # its tables are searched, as if the file were gone
                 known |= tables_of_stream(self._settings, path.stem).keys()
+        return known
+
+    def _of_no_product(self) -> dict[str, str]:
+        """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
+        known = self._known_tables()
         with catalog_errors():
             layers = [each for each in ("silver", "gold") if self._catalog.namespace_exists(each)]
             found = {".".join(each): each for layer in layers for each in self._catalog.list_tables(layer)}

@@ -4,18 +4,21 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from posixpath import normpath
 from urllib.parse import unquote
 
+import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
+from lakeproof.errors import UnavailableError
 from lakeproof.holds import named, references
 from lakeproof.references import Metadata, parsed
 from lakeproof.settings import Settings
@@ -24,8 +27,12 @@ from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import remove_prefix
 from lakeproof.tables.names import REBUILDING, REPLACED
 
+log = structlog.get_logger()
+
 Folders = Mapping[str, list[str] | None]
 """Folders with files of each table, its own folder first; empty if it was dropped, None if it cannot be read."""
+
+OF_NO_TABLE = "no table of this catalog uses it. If it is of no other catalog, remove it."
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 _OTHERS = """
@@ -107,29 +114,72 @@ def remove_replaced(settings: Settings, folders: Folders, older_than: datetime, 
         in_use = any(each.startswith(place) or place.startswith(each) for each in used)
         if in_use or any(file.modified_at >= older_than for file in files) or not _is_left(settings, files):
             continue
-        removed.append(uri)
         if not dry_run:
-            remove_folder(f"{uri}/data", settings)
-            remove_folder(uri, settings)  # with the note of the replacement, removed last: a killed removal is repeated
+            try:
+                remove_folder(f"{uri}/data", settings)
+                remove_folder(uri, settings)  # with the note of the replacement: what failed or was killed is repeated
+            except UnavailableError as error:
+                log.warning("folder of a replaced table not removed", folder=uri, problem=error.message)
+                continue
+        removed.append(uri)
     return removed
 
 
-def abandoned(settings: Settings, folders: Folders, locations: Mapping[str, str]) -> list[str]:
+def abandoned(
+    settings: Settings, folders: Folders, locations: Mapping[str, str], replaced: Iterable[str] = ()
+) -> list[str]:
     """Return the folders of replaced tables: beside the current folders, with their names, and used by no table.
 
-    `locations` are the current folders by name of the table.
+    `locations` are the current folders by name of the table; `replaced` are folders that tables had before.
     """
+    found = {uri for uri in map(_listed, replaced) if any(open_storage(uri, settings.s3).list())}
+    for name, location in locations.items():
+        own = name.partition(".")[2]
+        for uri, _ in _beside(settings, location):
+            folder = uri.rpartition("/")[2]
+            if folder == own or folder.startswith(own + REBUILDING):
+                found.add(uri)
+    return _unused(folders, found)
+
+
+def unrecognized(settings: Settings, folders: Folders, locations: Mapping[str, str]) -> list[str]:
+    """Return the folders of tables that no table uses, where a server does not name folders after tables.
+
+    They are beside the current folders, `locations` by name of the table, and may belong to another catalog.
+    """
+    found: set[str] = set()
+    for location in {each for name, each in locations.items() if not is_named(name, each)}:
+        found |= {uri for uri, file in _beside(settings, location) if file.uri.endswith(".metadata.json")}
+    return _unused(folders, found)
+
+
+def is_named(table: str, location: str) -> bool:
+    """Return whether the folder of a table begins with its name."""
+    return location.rstrip("/").rpartition("/")[2].startswith(table.partition(".")[2])
+
+
+def _beside(settings: Settings, location: str) -> Iterator[tuple[str, StoredFile]]:
+    """Yield the files in a table's folder and those beside it, with the URI of the folder; none for a whole bucket."""
+    parent = location.rstrip("/").rpartition("/")[0]
+    if parent.endswith(":/"):
+        return
+    root = _listed(parent)
+    for file in open_storage(parent, settings.s3).list():
+        folder, _, inner = file.uri.removeprefix(f"{root}/").partition("/")
+        if inner and file.uri.startswith(f"{root}/"):
+            yield f"{root}/{folder}", file
+
+
+def _listed(uri: str) -> str:
+    """Return the address of a folder as in the names of listed files, with links resolved."""
+    return local_path(uri).resolve().as_uri() if uri.startswith("file:") else uri.rstrip("/")
+
+
+def _unused(folders: Folders, found: Iterable[str]) -> list[str]:
+    """Return those folders that no table uses; none if a table cannot be read."""
     if None in folders.values():
         return []
-    used = {_resolved(each) for found in folders.values() for each in found or ()}
-    found = set()
-    for name, location in locations.items():
-        parent, own = location.rstrip("/").rpartition("/")[0], name.partition(".")[2]
-        root = local_path(parent).resolve().as_uri() if parent.startswith("file:") else parent
-        for file in open_storage(parent, settings.s3).list():
-            folder = file.uri.removeprefix(f"{root}/").partition("/")[0]
-            if folder == own or folder.startswith(own + REBUILDING):
-                found.add(f"{root}/{folder}")
+    used = {_resolved(each) for own in folders.values() for each in own or ()}
     places = {uri: _resolved(uri) for uri in found}
     return sorted(
         uri
@@ -197,7 +247,7 @@ def why_left(settings: Settings, uri: str) -> str | None:
     # With a REST catalog, only the catalog could note that. Another catalog may have tables in the same warehouse.
     is_ours = REPLACED in found.get("properties", {}) or REBUILDING in uri
     if settings.catalog.kind == "sql" and not is_ours:
-        return "no table of this catalog uses it. If it is of no other catalog, remove it."
+        return OF_NO_TABLE
     return None
 
 
@@ -215,6 +265,17 @@ def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:
 def remove_folder(uri: str, settings: Settings) -> None:
     """Remove a folder with all files in it."""
     if uri.startswith("file:"):
-        shutil.rmtree(local_path(uri), ignore_errors=True)
+        remove_local(local_path(uri))
     else:
         remove_prefix(uri, settings.s3)
+
+
+def remove_local(folder: Path) -> None:
+    """Remove a local folder, which may be missing."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        if folder.exists():
+            raise UnavailableError(
+                f"Cannot remove {folder}: {error.strerror or error}.", "Check its permissions."
+            ) from error

@@ -23,13 +23,13 @@ from pyspark.sql import SparkSession
 
 from consumer.app.retain_rows import RetainedRows, lines_of, retain_rows
 from lakeproof.addresses import as_uri, folder_or_address
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import duration_text
 from lakeproof.contracts.model import Removable, Retention
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
-from lakeproof.landing.root import moved
+from lakeproof.landing.root import moved, record_archive
 from lakeproof.landing.zone import LandingZone, content_hash, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
@@ -120,9 +120,9 @@ def retain(
 ) -> Retained:
     """Remove landed files of a stream that are older than a time and that its tables hold in full.
 
-    `only` limits them to some names. With an `archive`, each file is first copied below it, under the name of the
-    stream and its own name. `is_ending` is called before each file. If the stream has its own address, files are
-    removed with `in_source` only.
+    `only` limits them to some names, also of files that the stream does not read. With an `archive`, each file is first
+    copied below it, under the name of the stream and its own name. `is_ending` is called before each file. If the
+    stream has its own address, files are removed with `in_source` only.
     """
     zone, target = landing_zone(settings, stream), archive_of(settings, stream, archive)
     if zone.is_own and not in_source:
@@ -136,15 +136,26 @@ def retain(
         with catalog_errors():
             catalog = open_catalog(settings)
             ledger = _ledger(catalog, stream, zone)
-            old = {}  # the other files are not kept in memory: a stream may have millions
-            for name, file in zone.files():
-                if only is None or name in only:
-                    done.files += 1
-                    if file.modified_at < before:
-                        old[name] = file
-            if not old:
+            # The other files are not kept in memory: a stream may have millions.
+            old: dict[str, StoredFile] = {}
+            ignored: dict[str, StoredFile] = {}
+            for name, file in zone.list():
+                if only is not None and name not in only:
+                    continue
+                is_read = only is not None or not zone.ignores(name, file)
+                done.files += is_read
+                if file.modified_at < before:
+                    (old if is_read else ignored)[name] = file
+            if not old and not ignored:
                 return done
-            sources = sources_in(ledger, old)
+            sources = sources_in(ledger, old.keys() | ignored.keys())
+            # The contract may have excluded them after they were read.
+            read_before = {name: file for name, file in ignored.items() if name in sources}
+            done.files += len(read_before)
+            old |= read_before
+            if target and sources and not dry_run:
+                record_archive(catalog, stream, target.root)
+            unread = _unread(settings, catalog, stream, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
@@ -155,6 +166,8 @@ def retain(
                 return NOT_READ
             if source.landings != 1 or source.size != file.size:
                 return CHANGED if source.landings == 1 else UNEVEN
+            if name in unread:
+                return f"not in the ledger of {unread[name]} yet"
             if why := whole(name):
                 return why
             if is_ending():
@@ -187,14 +200,15 @@ def retain_all(
 ) -> list[Retained]:
     """Apply retention to landed files of streams, and to rows of their tables; without a time, by their contracts.
 
-    By default, `what` is landed files only, or, without a time, everything in the contract's retention. An unavailable
-    server, or an address that may belong to somebody else, is the problem of one stream: the others are processed.
+    By default, `what` is landed files only, or, without a time, everything in the contract's retention. An error is
+    the problem of one of several streams: the others are processed. Of a single stream, only an unavailable server, or
+    an address that may belong to somebody else, is a result.
     """
     done = []
-    for stream in streams:
-        asked = load_contract(settings.contracts, stream).retention
-        ages = _ages(stream, asked, older_than, what)
-        landed = ages.pop(Removable.LANDED, None)
+    retention = {stream: load_contract(settings.contracts, stream).retention for stream in streams}
+    all_ages = {stream: _ages(stream, asked, older_than, what) for stream, asked in retention.items()}
+    for stream, ages in all_ages.items():
+        asked, landed = retention[stream], ages.pop(Removable.LANDED, None)
         where = archive or (asked.archive if asked and not older_than else None)
         mine = Retained(stream, "" if landed is None else duration_text(landed), where)
         try:
@@ -205,8 +219,10 @@ def retain_all(
                     settings, stream, landed, where, in_source=in_source, dry_run=dry_run, is_ending=is_ending
                 )
                 mine = replace(files, rows=mine.rows)
-        except (UnavailableError, NotOursError) as error:
-            mine.problem, mine.is_unavailable = error.message, isinstance(error, UnavailableError)
+        except LakeproofError as error:
+            if len(streams) == 1 and not isinstance(error, UnavailableError | NotOursError):
+                raise
+            mine.problem, mine.is_unavailable = error.message, error.retryable
         done.append(mine)
     return done
 
@@ -312,6 +328,24 @@ def sources_in(ledger: Table, wanted: Collection[str]) -> dict[str, _Source]:
                 source.landings += 1
                 source.size, source.etag = row["size"], row["etag"]
                 source.content_hash, source.landed_at = row["content_hash"], row["landed_at"]
+    return found
+
+
+def _unread(settings: Settings, catalog: Catalog, stream: str, files: Mapping[str, StoredFile]) -> dict[str, str]:
+    """Return which files other streams read from the same address but have not read yet, with the other's name."""
+    # The address of `consumer run --source` is that of the stream which runs.
+    settings = settings.model_copy(update={"landing": settings.landing.model_copy(update={"source": None})})
+    found = {}
+    for other in sorted(path.stem for path in settings.contracts.glob("*.yaml") if path.stem != stream):
+        ledger = table_or_none(catalog, stream_tables(other).ledger)
+        properties = ledger.properties if ledger else {}
+        if recorded_topic(properties):
+            continue
+        zone = landing_zone(settings, other, properties)
+        below = {zone.name_of(file.uri): name for name, file in files.items() if zone.contains(file.uri)}
+        wanted = {theirs: name for theirs, name in below.items() if not zone.ignores(theirs, files[name])}
+        read = sources_in(ledger, wanted) if ledger else {}
+        found.update({name: other for theirs, name in wanted.items() if theirs not in read})
     return found
 
 

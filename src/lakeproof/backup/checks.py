@@ -4,15 +4,17 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Engine
+
 from lakeproof.addresses import encoded
 from lakeproof.errors import UnavailableError
-from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.offsets import Offsets, Range
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.move.outside import plain
 from lakeproof.settings import Settings
-from lakeproof.state.given_up import given_up_before
+from lakeproof.state.given_up import given_up_in
 from lakeproof.storage import open_storage, scheme_of
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import MARKER, RAW, REPLAY, SOURCE
@@ -89,22 +91,47 @@ def lost_files(
     return sorted(new - {name for name, _ in zone.list()})
 
 
-def lost_offsets(settings: Settings, stream: str, saved: "TableMetadata") -> list[str]:
-    """Return ranges of messages that came after the backup, and are no longer in the topic."""
+def past_ranges(stream: str, saved: "TableMetadata", live: "TableMetadata | None") -> list[Range]:
+    """Return ranges from before the beginning of a stream of Kafka that its ledger has now and had not then."""
+    recorded = recorded_topic(saved.properties)
+    if recorded is None or live is None or recorded != recorded_topic(live.properties):
+        return []
+    return _position(stream, live).past_since(_position(stream, saved))
+
+
+def lost_offsets(
+    settings: Settings, stream: str, saved: "TableMetadata", live: "TableMetadata | None", state: Engine
+) -> list[str]:
+    """Return ranges of messages that came after the backup, or were read since, and are no longer in the topic.
+
+    `saved` and `live` are the ledger then and now, `state` the state database of the backup.
+    """
     recorded = recorded_topic(saved.properties)
     if recorded is None:
         return []
-    marker = saved.properties.get(f"{MARKER}bronze-{stream}")
-    position = Offsets.parse(json.loads(marker)["marker"]["end"]) if marker else recorded.start
+    position = _position(stream, saved)
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
-    lost = []
-    for partition, extent in topic.extents(partitions).items():
-        first = max(position.next(partition), given_up_before(settings.state.database, stream, partition))
-        if first < extent.first:
-            lost.append(f"{recorded.topic}/{partition}: offsets {first:,} to {extent.first - 1:,}")
-    return lost
+    extents = topic.extents(partitions)
+    lost = [
+        (partition, first, min(end, extents[partition].first))
+        for partition, first, end in past_ranges(stream, saved, live)
+        if partition in extents
+    ]
+    for partition, extent in extents.items():
+        # What was given up after the backup is not given up any more, and may have been read before.
+        lost.append((partition, max(position.next(partition), given_up_in(state, stream, partition)), extent.first))
+    return [f"{recorded.topic}/{each}: offsets {first:,} to {end - 1:,}" for each, first, end in lost if first < end]
+
+
+def _position(stream: str, ledger: "TableMetadata") -> Offsets:
+    """Return the position of a stream of Kafka in its ledger."""
+    marker = ledger.properties.get(f"{MARKER}bronze-{stream}")
+    if marker:
+        return Offsets.parse(json.loads(marker)["marker"]["end"])
+    recorded = recorded_topic(ledger.properties)
+    return recorded.start if recorded else Offsets("")
 
 
 def _rows(metadata: "TableMetadata", io: "FileIO", columns: list[str], null: str = "") -> set[tuple[Any, ...]]:

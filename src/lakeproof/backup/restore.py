@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 
 from lakeproof.addresses import as_uri
 from lakeproof.backup.catalogs import Replacement, Tables
-from lakeproof.backup.checks import Files, lost_files, lost_offsets
+from lakeproof.backup.checks import Files, lost_files, lost_offsets, past_ranges
 from lakeproof.backup.manifest import STATE, Folder, Manifest, SavedTable
 from lakeproof.backup.metadata import is_restored, is_same_table, read_metadata, restored
 from lakeproof.backup.take import back_up, local_state, metadata_file
@@ -65,6 +65,8 @@ class Plan:
     """By stream, sources that landed after the backup and can no longer be read: names of files, or offsets."""
     unknown: list[str] = field(default_factory=list)
     """Streams whose tables are gone, so that it is unknown what landed after the backup."""
+    past: list[str] = field(default_factory=list)
+    """Streams that have read messages from before their beginning after the backup."""
     running: list[str] = field(default_factory=list)
     """Leases that are held."""
     differing: list[str] = field(default_factory=list)
@@ -166,6 +168,9 @@ def lines(plan: Plan) -> Iterator[str]:
         yield f"  {stream}: {count_of(len(found), 'source')} that landed later cannot be read again: {_some(found)}."
     if plan.unknown:
         yield f"  {', '.join(plan.unknown)}: without their tables, landed files that were removed later are not known."
+    if plan.past:
+        streams = ", ".join(plan.past)
+        yield f"  {streams}: messages of the past, read later, are undone: run `consumer run --from … --to …` again."
     if plan.differing:
         yield f"  These files differ from those of the backup, and stay: {', '.join(plan.differing)}."
     if plan.added:
@@ -205,6 +210,8 @@ def _work(
             continue
         known = same is not None and each.snapshot_id in (None, *(one["snapshot-id"] for one in same["snapshots"]))
         work.changes.append(Replacement(each.name, pointers.get(each.name), found, keeps_table=known))
+        if now and past_ranges(stream := each.name.partition(".")[2], metadata, read_metadata(now)):
+            work.plan.past.append(stream)
         action = _BACK if same else _OTHER if now else _AGAIN
         work.plan.tables.append(TableChange(each.name, action, each.rows))
     _later(manifest, pointers, live, work)
@@ -319,15 +326,16 @@ def _find_lost(
         if name not in names or name in plan.missing:
             continue
         saved = read_metadata(parsed(folder.read(metadata_file(name), manifest)))
+        now = read_metadata(live[name]) if name in live else None
         if recorded_topic(saved.properties):
-            found = lost_offsets(settings, stream, saved)
+            with local_state(folder.read(STATE, manifest)) as (_, state):
+                found = lost_offsets(settings, stream, saved, now, state)
         else:
-            now = live.get(name)
             if now is None:
                 plan.unknown.append(stream)
             dead = f"dead_letters.{stream}"
             letters = read_metadata(parsed(folder.read(metadata_file(dead), manifest))) if dead in names else None
-            found = lost_files(settings, tables.io, stream, saved, read_metadata(now) if now else None, letters)
+            found = lost_files(settings, tables.io, stream, saved, now, letters)
         if found:
             plan.lost[stream] = found
 

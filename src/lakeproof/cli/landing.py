@@ -21,11 +21,17 @@ def move(
             metavar="FOLDER|URI", help="New location, for a stream that runs with --source.", show_default=False
         ),
     ] = None,
+    all_removed: Annotated[
+        bool,
+        typer.Option(
+            "--all-removed", help="Accept a location without the files that were read, since all of them were removed."
+        ),
+    ] = False,
 ) -> None:
     """Record that the files of STREAM were moved or mounted elsewhere, as LAKE_LANDING or the contract says.
 
     This command moves no files, and no file is read again: files are identified by their names below the landing
-    folder. It fails if the new folder has none of the files that were read before.
+    folder. It fails if the new folder has none of the newest files that were read before.
     """
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.landing.root import check_same_files, record_landing_root
@@ -47,6 +53,6 @@ def move(
             raise UsageError(
                 f"The stream {stream} has not read any files yet.", "Set LAKE_LANDING and run the consumer."
             )
-        looked, found = check_same_files(catalog, stream, zone)
+        looked, found = check_same_files(catalog, stream, zone, all_removed=all_removed)
         record_landing_root(catalog, stream, zone)
     typer.echo(f"The landing zone of {stream} is now {zone.root}. Found {found:,} of {looked:,} files.")

@@ -1,20 +1,24 @@
 """Record the landing zone of a stream in its ledger, so that a change is noticed."""
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeproof.addresses import encoded
-from lakeproof.errors import UsageError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.landing.zone import GivenBy, LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
+from lakeproof.tables.names import ARCHIVES, LANDING_ROOT, LANDING_SOURCE, LANDING_START, stream_tables
 from lakeproof.topics import starting_files
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 _LOOKED_AT = 1000
+_ATTEMPTS = 10
 _BACK = {
     GivenBy.SETTING: "Change LAKE_LANDING back.",
     GivenBy.CONTRACT: "Change the location in the contract back.",
@@ -60,17 +64,62 @@ def record_landing_root(catalog: "Catalog", stream: str, zone: LandingZone, begi
         transaction.set_properties(properties)
 
 
-def check_same_files(catalog: "Catalog", stream: str, zone: LandingZone) -> tuple[int, int]:
-    """Look for files of the ledger in a landing zone; return how many were looked for and found."""
+def archives_of(ledger: Mapping[str, str]) -> list[str]:
+    """Return the addresses to which files of a stream were ever copied by retention."""
+    found: list[str] = json.loads(ledger.get(ARCHIVES, "[]"))
+    return found
+
+
+def record_archive(catalog: "Catalog", stream: str, root: str) -> None:
+    """Record that retention copies files of a stream to an address, where an erasure will search them."""
+    from pyiceberg.exceptions import CommitFailedException
+
     ledger = catalog.load_table(stream_tables(stream).ledger)
-    rows = ledger.scan(selected_fields=("source", "size"), limit=_LOOKED_AT).to_arrow().to_pylist()
+    for _ in range(_ATTEMPTS):
+        known = archives_of(ledger.properties)
+        if root in known:
+            return
+        try:
+            with ledger.transaction() as transaction:
+                transaction.set_properties({ARCHIVES: json.dumps([*known, root])})
+        except CommitFailedException:  # a consumer that runs beside
+            ledger.refresh()
+    raise UnavailableError(
+        f"Cannot record the archive of {stream}: other writers keep changing its ledger.", "Run it again."
+    )
+
+
+def check_same_files(
+    catalog: "Catalog", stream: str, zone: LandingZone, *, all_removed: bool = False
+) -> tuple[int, int]:
+    """Look for the newest files of the ledger in a landing zone; return how many were looked for and found.
+
+    With `all_removed`, there may be none of them, but the folder must exist.
+    """
+    if all_removed and not zone.is_there():
+        raise UsageError(f"The folder {local_path(zone.root)} does not exist.", "Create it, or mount its disk.")
+    rows = _newest(catalog.load_table(stream_tables(stream).ledger))
     found = sum((seen := zone.stat(row["source"])) is not None and seen.size == row["size"] for row in rows)
-    if rows and not found:
+    if rows and not found and not all_removed:
         raise UsageError(
-            f"None of the {len(rows):,} files that {stream} has read is in {zone.root}.",
-            "Set LAKE_LANDING to the folder where they are now. For other files, use another stream or lake.",
+            f"None of the {len(rows):,} files that {stream} has read last is in {zone.root}.",
+            "Set LAKE_LANDING to the folder where they are now. If retention has removed all that were read, "
+            "add --all-removed. For other files, use another stream or lake.",
         )
     return len(rows), found
+
+
+def _newest(ledger: "Table") -> list[dict[str, Any]]:
+    """Return source and size of the files of a ledger that landed last: retention has removed others first."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns, found = ("source", "size", "landed_at"), None
+    for batch in ledger.scan(selected_fields=columns).to_arrow_batch_reader():
+        new = pa.Table.from_batches([batch])
+        rows = pa.concat_tables([found, new]) if found else new
+        found = rows.take(pc.select_k_unstable(rows, _LOOKED_AT, [("landed_at", "descending")]))
+    return found.to_pylist() if found else []
 
 
 def _begin(settings: Settings, zone: LandingZone) -> datetime | None:

@@ -1,6 +1,6 @@
 """Lost offsets that were given up with `consumer give-up`: the stream may resume after them."""
 
-from sqlalchemy import select
+from sqlalchemy import Engine, select
 
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.schema import GIVEN_UP_OFFSETS
@@ -16,7 +16,12 @@ def give_up_before(database: str, stream: str, partition: int, offset: int) -> N
 
 def given_up_before(database: str, stream: str, partition: int) -> int:
     """Return the offset before which lost offsets were given up; 0 for none."""
+    return given_up_in(open_database(database), stream, partition)
+
+
+def given_up_in(engine: Engine, stream: str, partition: int) -> int:
+    """Return the same for an open database."""
     table = GIVEN_UP_OFFSETS
-    with transaction(open_database(database)) as connection:
+    with transaction(engine) as connection:
         query = select(table.c.before).where(table.c.stream == stream, table.c.partition == partition)
         return connection.scalar(query) or 0

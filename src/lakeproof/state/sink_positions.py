@@ -68,6 +68,11 @@ class SinkPositions:
             found = connection.scalars(select(SINK_POSITIONS.c.sink).where(SINK_POSITIONS.c.table_name == table))
             return sorted(found)
 
+    def tables(self) -> set[str]:
+        """Return the tables that were sent to topics."""
+        with transaction(self._engine) as connection:
+            return set(connection.scalars(select(SINK_POSITIONS.c.table_name)))
+
     def forget(self, sink: str) -> None:
         """Remove the position of a sink."""
         with transaction(self._engine) as connection:

@@ -64,7 +64,13 @@ def remove_prefix(root: str, s3: S3Settings) -> int:
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             found = [{"Key": item["Key"]} for item in page.get("Contents", ())]
             if found:
-                client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})  # type: ignore[typeddict-item]
+                answer = client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})  # type: ignore[typeddict-item]
+                if errors := answer.get("Errors"):  # with status 200
+                    first = errors[0]
+                    raise UnavailableError(
+                        f"Cannot remove s3://{bucket}/{first.get('Key', '')}: {first.get('Message', '')}.",
+                        _HINTS.get(first.get("Code", ""), "Allow this key to delete objects of the bucket."),
+                    )
             removed += len(found)
     return removed
 

@@ -45,6 +45,7 @@ REPLACED = "lakeproof.replaced-by"  # property of a table that a rebuild replace
 LANDING_ROOT = "lakeproof.landing.zone-root"  # property of a ledger: URI of the landing folder of its sources
 LANDING_SOURCE = "lakeproof.landing.source"  # property of a ledger: the address of `consumer run --source`
 LANDING_START = "lakeproof.landing.start"  # property of a ledger: older files are not read; ISO 8601
+ARCHIVES = "lakeproof.landing.archives"  # property of a ledger: JSON with the addresses that retention copies files to
 KAFKA_TOPIC = "lakeproof.kafka.topic"  # property of a ledger: topic of the stream, and the offsets where it begins
 SCHEMA_IDS = "lakeproof.schema-ids"
 """Property of a ledger: JSON with the schema registry's ids of contracts, by digest."""

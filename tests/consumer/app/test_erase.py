@@ -1,12 +1,15 @@
 """``consumer erase`` removes a person from every file; all other data is as if the person had never landed."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.consumer.erasures import PERSON, STREAM, TABLES, Lakes, batch, lakes_of, same, traces, visit
 from tests.consumer.lake import SessionOf
@@ -25,7 +28,10 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
+from lakeproof.landing.root import record_archive
 from lakeproof.settings import Settings
+from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
 from lakeproof.state.proofs import Kind
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
@@ -223,12 +229,100 @@ def test_another_landing_log_is_refused_before_anything_is_removed(
         assert "LAKE_LANDING_LOG_URI" in refused.value.hint
 
 
+def of_a_user(settings: Settings) -> module._Erasure:
+    """Return an erasure of a user of the events, which gets no session."""
+    return module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+
+
+def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    ContractLog(lake_settings.state.database).make_current("events", "digest", b"text")
+    breakers = BreakerLog(lake_settings.state.database, "events")
+    examples = [{"source": "topic/0", "position": 7, "raw": '{"user_id": "u-1", "amount": "?"}'}]
+    breakers.pause(Query.STREAM, ("0", "1", "checkpoint"), {"bad": 1, "examples": examples}, None)
+    monkeypatch.setattr(module, "find_rows", lambda *_: [])  # nothing of the micro-batch was committed
+    monkeypatch.setattr(module, "prepare", lambda _: None)
+    condition = Condition(({"user_id": "u-1"},))
+    nothing: Any = None
+    done = module._Erasure(lake_settings, "events", condition, lambda: nothing).run(
+        None, dry_run=False, keep_landed=False, in_source=False
+    )
+    (trip,) = breakers.paused()
+    assert trip.found == {"bad": 1, "examples": []}
+    assert done.is_complete
+    assert any(each.startswith("Logs of the consumer") for each in done.elsewhere)
+
+
+def test_folders_that_a_server_names_are_removed_after_a_rebuild_or_searched(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
+    silver = f"{lake_settings.catalog.warehouse_uri}/silver"
+    catalog.create_namespace("silver")
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    for folder, name in (("0f3a", "old"), ("1b2c", "older"), ("2d4e", "events")):
+        table = catalog.create_table(f"silver.{name}", rows.schema, location=f"{silver}/{folder}")
+        if name != "events":
+            table.append(rows)
+            catalog.drop_table(f"silver.{name}")
+    nothing: Any = None
+    monkeypatch.setattr(module, "open_table", lambda *_: nothing)
+    monkeypatch.setattr(module._Erasure, "_forget_in", lambda *_: None)
+    monkeypatch.setattr(module, "why_left", lambda *_: None)
+    erasure = of_a_user(lake_settings)
+    erasure._replaced = {f"{silver}/0f3a"}
+    erasure._forget(nothing, set())
+    assert erasure._done.folders == [f"{silver}/0f3a"]
+    erasure._search(keep_landed=False)
+    assert {uri.split("/")[-3] for uri in erasure._done.found_in} == {"1b2c"}
+    (said,) = erasure._done.remains
+    assert said.startswith(f"{silver}/1b2c: no table of this catalog uses it.")
+
+
+def test_a_product_without_a_table_yet_publishes_nothing(
+    lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
+    product = (ROOT / "gold" / "user_activity.yaml").read_text()
+    (tmp_path / "user_activity.yaml").write_text(f"{product}publish: final\nsinks: [table, parquet]\n")
+    monkeypatch.setattr(module, "exists", lambda _, layer: "silver.events" in layer.tables)
+    monkeypatch.setattr(module, "drop_begun", lambda *_: None)
+    monkeypatch.setattr(module, "rebuild", lambda *_: "")
+    monkeypatch.setattr(module, "take", _kill)
+    nothing: Any = None
+    erasure = of_a_user(changed(lake_settings, LAKE_GOLD=tmp_path))
+    erasure._rebuild(nothing)
+    assert "silver.events" in erasure._done.rebuilt
+
+
+def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Any = None
+    old = lake_settings.home / "old"
+    old.mkdir(parents=True)
+    (old / "data.parquet").touch()
+    monkeypatch.setattr(module, "abandoned", lambda *_: [old.as_uri()])
+    monkeypatch.setattr(module, "why_left", lambda *_: None)
+    erasure = of_a_user(lake_settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", _refuse)
+        erasure._forget(nothing, set())
+    (said,) = erasure._done.remains
+    assert said == f"{old.as_uri()}, a folder of a replaced table: Cannot remove {old}: Permission denied."
+    assert (erasure._done.folders, old.exists()) == ([], True)
+    erasure._forget(nothing, set())
+    assert (erasure._done.folders, old.exists()) == ([old.as_uri()], False)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> None:
     catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
     ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
     catalog.create_namespace_if_not_exists("gold")
     catalog.create_table("gold.former", rows.schema).append(rows)
-    erasure = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    erasure = of_a_user(lake_settings)
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
     assert erasure._sent(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
@@ -238,13 +332,29 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     assert not erasure._done.is_complete
 
 
+def test_what_a_product_has_published_is_searched_after_its_file_and_table_are_gone(lake_settings: Settings) -> None:
+    settings = changed(lake_settings, LAKE_GOLD=ROOT / "gold")
+    ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
+    position, positions = SinkPosition("id", "topic", "marker"), SinkPositions(settings.state.database)
+    for table in ("gold.former", "gold.page_views", "gold.user_activity"):  # of no stream, of clickstream, of events
+        positions.record(f"{table}-to-{table}", table, position, None)
+        folder = settings.home / "published" / table.removeprefix("gold.")
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"user_id": ["u-1"]}), folder / "first.parquet")
+    erasure = of_a_user(settings)
+    assert erasure._sent(asked_to_run(settings, ["events"], None)) == {"gold.former", "gold.user_activity"}
+    erasure._search(keep_landed=False)
+    assert sorted(uri.split("/")[-2] for uri in erasure._done.found_in) == ["former", "user_activity"]
+    assert "1 file of a former sink of former: remove them." in erasure._done.remains
+
+
 def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings: Settings, kafka: KafkaServer) -> None:
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("silver.events-to-acme", "silver.events", position, None)
     for servers in (f"127.0.0.1:{free_port()}", kafka.bootstrap_servers):
         settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=servers, LAKE_KAFKA_TIMEOUT_SECONDS="1")
-        erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+        erasure = of_a_user(settings)
         erasure._forget_in_topics(in_source=False)
         done, is_gone = erasure._done, servers == kafka.bootstrap_servers
         assert done.is_complete == is_gone
@@ -279,6 +389,23 @@ def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Set
     assert "undo that" in refused.value.hint
 
 
+def test_archives_of_former_contracts_are_searched(lake_settings: Settings, tmp_path: Path) -> None:
+    catalog = open_catalog(lake_settings)
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    for name in ("former", "gone"):
+        record_archive(catalog, "events", f"file://{tmp_path}/{name}/events")
+    copy = tmp_path / "former" / "events" / "1.json"
+    copy.parent.mkdir(parents=True)
+    copy.write_text('{"user_id": "u-1"}')
+    erasure = of_a_user(lake_settings)
+    erasure._search(keep_landed=False)
+    assert erasure._done.found_in == [copy.as_uri()]
+    (said,) = erasure._done.remains
+    assert said.startswith(f"The archive file://{tmp_path}/gone/events does not exist")
+    erasure._remove_landed(set(), keep_landed=False, in_source=False)
+    assert (erasure._done.archived_files, copy.exists()) == (1, False)
+
+
 def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matter(
     lake_settings: Settings, tmp_path: Path
 ) -> None:
@@ -300,7 +427,7 @@ def test_files_that_another_stream_reads_from_the_same_address_are_its_own_matte
         path = tmp_path / "there" / str(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"user_id": "u-1"}')
-    erasure = module._Erasure(settings, "events", Condition(({"user_id": "u-1"},)), _kill)  # type: ignore[arg-type]
+    erasure = of_a_user(settings)
     erasure._search(keep_landed=False)
     done = erasure._done
     assert sorted(uri.rpartition("/there/")[2] for uri in done.found_in) == ["a/1.json", "b/read%20before.json"]

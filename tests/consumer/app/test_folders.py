@@ -1,7 +1,11 @@
 """Folders that rebuilds have left behind are removed, and no others."""
 
+import errno
+import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,7 +14,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.lakes import changed
 
-from consumer.app.folders import folders_of, orphans, remove_replaced, sharing, why_left
+from consumer.app.folders import abandoned, folders_of, orphans, remove_replaced, sharing, unrecognized, why_left
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
 from lakeproof.holds import hold
@@ -73,6 +77,27 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
         assert catalog.load_table(name).scan().to_arrow().num_rows == 2
 
 
+def test_a_folder_that_cannot_be_removed_is_left_for_the_next_time(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, later = open_catalog(lake_settings), datetime.now(UTC) + timedelta(hours=1)
+    table(catalog, "silver.replaced")
+    _mark_replaced(catalog, "silver.replaced", "silver.new")
+    catalog.drop_table("silver.replaced")
+    unlink = os.unlink
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", partial(_refuse_data, unlink))
+        assert removed(lake_settings, later) == []
+    assert removed(lake_settings, later) == ["replaced"]
+
+
+def _refuse_data(unlink: Callable[..., None], path: str, **options: int) -> None:
+    """Remove a file, unless it is a data file, as of another user."""
+    if str(path).endswith(".parquet"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    unlink(path, **options)
+
+
 @pytest.mark.s3
 def test_the_warehouse_of_a_rest_catalog_is_another_than_the_setting(s3_lake_settings: Settings) -> None:
     settings = changed(s3_lake_settings, LAKE_WAREHOUSE=None).model_copy(update={"s3": s3_lake_settings.s3})
@@ -108,6 +133,28 @@ def test_a_warehouse_behind_a_link(lake_settings: Settings, tmp_path: Path) -> N
     catalog.drop_table("silver.replaced")
     assert removed(settings, later) == ["replaced"]
     assert [each.name for each in (real / "silver").iterdir()] == ["used"]
+
+
+def test_folders_that_a_server_names(lake_settings: Settings) -> None:
+    catalog, warehouse = open_catalog(lake_settings), lake_settings.catalog.warehouse_uri
+    catalog.create_namespace("silver")
+    for name in ("events", "other", "replaced"):
+        catalog.create_table(f"silver.{name}", ROWS.schema, location=f"{warehouse}/silver/0f3a-{name}").append(ROWS)
+    before = catalog.load_table("silver.replaced").location()
+    catalog.drop_table("silver.replaced")
+    Path(urlsplit(warehouse).path, "silver", "no table").mkdir()
+    locations = {"silver.events": catalog.load_table("silver.events").location()}
+    folders = folders_of(lake_settings, catalog)
+    assert abandoned(lake_settings, folders, locations) == []
+    assert abandoned(lake_settings, folders, locations, [before, *locations.values(), f"{before}-gone"]) == [before]
+    assert unrecognized(lake_settings, folders, locations) == [before]
+    assert unrecognized(lake_settings, folders, {"silver.0f3a": locations["silver.events"]}) == []
+
+
+def test_a_table_may_be_a_whole_bucket(lake_settings: Settings) -> None:
+    locations = {"silver.events": "s3://0f3a--table-s3"}
+    assert abandoned(lake_settings, {}, locations) == []
+    assert unrecognized(lake_settings, {}, locations) == []
 
 
 def test_tables_of_nested_namespaces_and_other_catalogs_share_folders(lake_settings: Settings) -> None:

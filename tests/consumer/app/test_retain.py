@@ -3,10 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -18,18 +19,23 @@ from tests.servers import KafkaServer
 
 from consumer.app import retain as module
 from consumer.app.maintenance import MaintenanceQuery
-from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, retain
+from consumer.app.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain, retain_all
 from consumer.bulletin import Bulletin
 from consumer.cli import app
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
+from lakeproof.landing.root import archives_of, record_landing_root
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
+from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage.local import LocalStorage
+from lakeproof.tables.schemas import ensure_tables
 from reader.verify.check import Status
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 MONTH = timedelta(days=30)
 YEAR_AGO = time.time() - 365 * 86_400
 
@@ -159,6 +165,116 @@ def test_archives_that_would_land_again_are_refused(filled: Settings) -> None:
         with pytest.raises(UsageError, match="would land again"):
             retain(filled, STREAM, MONTH, str(inside))
     assert len(landed(filled)) == 3
+
+
+def test_an_error_of_one_stream_does_not_hide_the_others(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = ["events", "clickstream", "sensors"]
+
+    def files(_: Settings, stream: str, *__: object, **___: object) -> Retained:
+        if stream == "events":
+            raise UsageError("events comes from the topic events.")
+        if stream == "clickstream":
+            raise LeaseHeldError("retention.clickstream", "another retention")
+        return Retained(stream, "30 days", None, removed=3)
+
+    monkeypatch.setattr(module, "retain", files)
+    done = retain_all(lake_settings, streams, MONTH, None, _no_session)
+    assert [(bool(each.problem), each.removed) for each in done] == [(True, 0), (True, 0), (False, 3)]
+    with pytest.raises(UsageError, match="comes from the topic"):
+        retain_all(lake_settings, ["events"], MONTH, None, _no_session)
+
+
+def _no_session() -> SparkSession:
+    raise AssertionError
+
+
+def test_a_contract_without_retention_is_refused_before_anything_is_removed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_retention(settings)
+    (settings.contracts / "events.yaml").write_bytes((ROOT / "contracts" / "events.yaml").read_bytes())
+    monkeypatch.setattr(module, "retain", lambda *_, **__: _no_session())
+    with pytest.raises(UsageError, match="contract of events does not say how long"):
+        retain_all(settings, [STREAM, "events"], None, None, _no_session)
+
+
+def test_files_that_another_stream_has_not_read_yet_stay(settings: Settings, tmp_path: Path) -> None:
+    text = (settings.contracts / f"{STREAM}.yaml").read_text()
+    shared = tmp_path / "shared"
+    for stream, globs, below in (
+        ("a", "['*.json']", ""),
+        ("b", "['[12].json', '4.json']", ""),
+        ("c", "['*']", "/deep"),
+    ):
+        address = f"servers:\n  - {{server: landing, type: local, path: {shared}{below}}}\n"
+        landing = f"customProperties:\n  - {{property: landing, value: {{include: {globs}}}}}\n"
+        own = text.replace(STREAM, stream).replace("customProperties:\n", address + landing)
+        (settings.contracts / f"{stream}.yaml").write_text(own)
+    names = ["1.json", "2.json", "3.json", "deep/4.json"]
+    for name in names:
+        (shared / name).parent.mkdir(parents=True, exist_ok=True)
+        (shared / name).write_bytes(b"[]")
+        os.utime(shared / name, (YEAR_AGO, YEAR_AGO))
+    book(settings, "a", names)
+    book(settings, "b", ["1.json"])
+    done = retain(settings, "a", MONTH, in_source=True)
+    assert (done.removed, done.kept) == (2, {"not in the ledger of b yet": 1, "not in the ledger of c yet": 1})
+    assert sorted(path.name for path in shared.rglob("*.json")) == ["2.json", "4.json"]
+
+
+def test_an_archive_is_recorded_before_the_first_copy(settings: Settings, tmp_path: Path) -> None:
+    land_old(settings, "1.json", b"[]")
+    book(settings, STREAM, ["1.json"])
+
+    def recorded() -> list[str]:
+        return archives_of(open_catalog(settings).load_table(f"ledger.{STREAM}").properties)
+
+    retain(settings, STREAM, MONTH, str(tmp_path / "first"), dry_run=True)
+    assert recorded() == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStorage, "write_new", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            retain(settings, STREAM, MONTH, str(tmp_path / "first"))
+    assert recorded() == [f"file://{tmp_path}/first/{STREAM}"]
+    for _ in range(2):
+        retain(settings, STREAM, MONTH, str(tmp_path / "second"))
+        land_old(settings, "1.json", b"[]")
+    assert recorded() == [f"file://{tmp_path}/{name}/{STREAM}" for name in ("first", "second")]
+
+
+def test_files_that_were_excluded_after_they_were_read_are_removed(settings: Settings) -> None:
+    names = ["1.json", "2.json", "3.json"]
+    for name in names:
+        land_old(settings, name, b"[]")
+    book(settings, STREAM, names[:2])
+    path = settings.contracts / f"{STREAM}.yaml"
+    excluded = "customProperties:\n  - {property: landing, value: {exclude: ['*.json']}}\n"
+    path.write_text(path.read_text().replace("customProperties:\n", excluded))
+    done = retain(settings, STREAM, MONTH, only={"1.json", "3.json"})
+    assert (done.removed, done.kept) == (1, {NOT_READ: 1})
+    done = retain(settings, STREAM, MONTH)
+    assert (done.files, done.removed, done.kept) == (1, 1, {})
+    assert landed(settings).keys() == {"3.json"}
+
+
+def book(settings: Settings, stream: str, names: Sequence[str]) -> None:
+    """Add files without records, which landed a year ago, to the ledger of a stream."""
+    catalog, zone = open_catalog(settings), landing_zone(settings, stream, {})
+    ensure_tables(catalog, load_contract(settings.contracts, stream))
+    record_landing_root(catalog, stream, zone)
+    ledger = catalog.load_table(f"ledger.{stream}")
+    with ledger.update_schema(allow_incompatible_changes=True) as update:
+        for column in ledger.schema().fields:
+            update.make_column_optional(column.name)
+    landed_at = datetime.fromtimestamp(YEAR_AGO, UTC)
+    files = {name: file for name in names if (file := zone.stat(name))}
+    rows = [
+        {"source": name, "size": file.size, "etag": file.etag, "bronze": 0, "landed_at": landed_at}
+        for name, file in files.items()
+    ]
+    ledger.append(pa.Table.from_pylist(rows, schema=ledger.schema().as_arrow()))
 
 
 @pytest.mark.all

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,10 @@ from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
 
 from lakeproof import references
-from lakeproof.backup import catalogs, take
+from lakeproof.backup import catalogs, checks, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
-from lakeproof.backup.checks import lost_files
+from lakeproof.backup.checks import lost_files, lost_offsets, past_ranges
 from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
 from lakeproof.backup.restore import Plan, plan_restore, restore
 from lakeproof.backup.take import back_up
@@ -36,11 +37,13 @@ from lakeproof.catalog import open_catalog
 from lakeproof.cli import app
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history.apply import adopt, carry_out, plan
+from lakeproof.kafka.topic import Extent
 from lakeproof.references import parsed
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, Query
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.database import open_database, transaction
+from lakeproof.state.given_up import give_up_before
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import LeaseHeldError, lease
 from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile, last_clean, record
@@ -777,3 +780,50 @@ def test_an_empty_lake_has_nothing_to_back_up(lake_settings: Settings) -> None:
     with pytest.raises(UsageError, match="no tables to back up"):
         taken(lake_settings)
     assert not (lake_settings.home / "backups").exists()
+
+
+class Trimmed:
+    """A topic whose brokers have removed the messages before offset 501."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def identity(self) -> tuple[str, list[int]]:
+        return "id", [0]
+
+    def extents(self, _: list[int]) -> dict[int, Extent]:
+        return {0: Extent(501, 2000)}
+
+
+def ledger_at(end: str) -> Any:
+    """Return the metadata of a ledger whose stream reads the topic t."""
+    properties = {
+        "lakeproof.kafka.topic": json.dumps({"topic_id": "id", "start": "t/0=1000"}),
+        "lakeproof.marker.bronze-events": json.dumps({"marker": {"end": end}}),
+    }
+    return SimpleNamespace(properties=properties)
+
+
+def test_messages_of_the_past_that_were_read_since_are_lost_if_the_topic_lacks_them(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "Topic", Trimmed)
+    state = open_database(lake_settings.state.database)
+    then, now = ledger_at("t/0=1000"), ledger_at("t/0=1000;0=0-700")
+    assert past_ranges("events", then, now) == [(0, 0, 700)]
+    assert past_ranges("events", now, now) == []
+    assert lost_offsets(lake_settings, "events", then, now, state) == ["t/0: offsets 0 to 500"]
+    for each in (then, None):
+        assert lost_offsets(lake_settings, "events", then, each, state) == []
+
+
+def test_offsets_that_were_given_up_since_are_lost(
+    lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "Topic", Trimmed)
+    then, now = ledger_at("t/0=100"), ledger_at("t/0=1000")  # up to 300 were read, then the others were given up
+    state = open_database(f"sqlite:///{tmp_path}/state.db")
+    give_up_before(lake_settings.state.database, "events", 0, 501)
+    assert lost_offsets(lake_settings, "events", then, now, state) == ["t/0: offsets 100 to 500"]
+    give_up_before(f"sqlite:///{tmp_path}/state.db", "events", 0, 501)
+    assert lost_offsets(lake_settings, "events", then, now, state) == []

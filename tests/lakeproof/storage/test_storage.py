@@ -14,7 +14,7 @@ from tests.answers import answering
 
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import S3Settings
-from lakeproof.storage import Storage, local, open_storage
+from lakeproof.storage import Storage, local, open_storage, s3
 from lakeproof.storage.errors import FileAbsentError, FileChangedError
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import S3Storage, check_bucket, s3_client
@@ -281,3 +281,22 @@ def test_folders_that_have_not_changed_for_days_are_looked_at_in_turn(tmp_path, 
     late = [{each for each in found if each.endswith("late.json")} for found in (first, second, listed())]
     assert max(map(len, late)) == 2
     assert set().union(*late) == {f"hour-{hour}/late.json" for hour in range(5)}
+
+
+class RefusingClient:
+    """A bucket of two objects, one of which cannot be removed: S3 says so in an answer with status 200."""
+
+    def get_paginator(self, _operation):
+        return self
+
+    def paginate(self, **_):
+        return [{"Contents": [{"Key": "old/a"}, {"Key": "old/b"}]}]
+
+    def delete_objects(self, **_):
+        return {"Errors": [{"Key": "old/b", "Code": "AccessDenied", "Message": "Access Denied"}]}
+
+
+def test_an_object_that_cannot_be_removed_is_an_error(monkeypatch):
+    monkeypatch.setattr(s3, "s3_client", lambda _: RefusingClient())
+    with pytest.raises(UnavailableError, match="Cannot remove s3://bucket/old/b: Access Denied"):
+        s3.remove_prefix("s3://bucket/old", NO_S3)
