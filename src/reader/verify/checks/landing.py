@@ -66,8 +66,8 @@ def check(scope: Scope) -> tuple[Result, ...]:
     _check_folder(stream, zone, ledger.get(LANDING_ROOT), listed.keys() - ignored.keys(), has_read=has_read)
     pending = listed.keys() - tables.bookings.keys() - tables.accounts.keys()
     passed, problems = _passed(settings, stream, checkpoint, accounted, pending)
-    # A file that was read, or should have been, is compared even if it is ignored now.
-    expected = {*passed, *tables.bookings, *tables.accounts}
+    # A file that was read, should have been, or will be, counts even if it is ignored now.
+    expected = {*passed, *_logged(settings, stream, pending & ignored.keys()), *tables.bookings, *tables.accounts}
     landed = {name: file for name, file in listed.items() if name not in ignored or name in expected}
     compared = Compared(scope, replays)
     letters: dict[str, dict[int, list[str | None]]] = {}
@@ -122,11 +122,15 @@ def _passed(
             f"{behind:,}. The files in between will not be read. Run `consumer reset {stream}`, then the consumer."
         )
     end = max(behind, reached.seq if reached else 0)
-    names: set[str] = set()
-    if pending and end:
-        # If the database cannot be read, the problem is reported all the same.
-        names = read_state(settings, lambda connection: known_names(connection, stream, [*pending], end), set())
-    return names, tuple(problems)
+    # If the database cannot be read, the problem is reported all the same.
+    return _logged(settings, stream, pending, end) if end else set(), tuple(problems)
+
+
+def _logged(settings: Settings, stream: str, names: AbstractSet[str], end: int | None = None) -> set[str]:
+    """Return the names that are in the landing log up to the position `end`; none if it cannot be read."""
+    if not names:
+        return set()
+    return read_state(settings, lambda connection: known_names(connection, stream, [*names], end), set())
 
 
 @dataclass

@@ -18,8 +18,10 @@ from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Lake, Row
 from typer.testing import CliRunner
 
 from lakeproof.history.apply import adopt
+from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.s3 import s3_client
 from reader.cli import app
 from reader.verify.driver import CannotCheckError
@@ -276,6 +278,15 @@ def test_a_file_not_consumed_yet_is_pending(lake: Lake, verify: Verify) -> None:
     assert (report.exit_code, report.sources) == (0, {"new.json": "pending", "bad.json": "pending"})
     lake.consume()
     assert verify(lake).sources == {}
+
+
+def test_a_found_file_is_pending_though_it_is_ignored_now(lake: Lake, verify: Verify) -> None:
+    lake.land({"_new.json": array(event(30))})
+    assert verify(lake).sources == {}
+    found = dict(landing_zone(lake.settings, "events").list())["_new.json"]
+    LandingLog(lake.settings.state.database, "events").append([("_new.json", found)])
+    report = verify(lake)
+    assert (report.exit_code, report.sources) == (0, {"_new.json": "pending"})
 
 
 def test_a_file_that_changed_before_it_was_read(lake: Lake, verify: Verify) -> None:
