@@ -26,6 +26,7 @@ from lakeproof.storage.disk import full_disk
 from lakeproof.storage.local import local_path
 
 _OLDEST_JAVA = 17
+_NEWEST_JAVA = 22  # Hadoop calls Subject.getSubject, which newer ones refuse
 _JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
 _LANDING = "landing zone"
 _CONNECT_SECONDS = 2.0
@@ -159,14 +160,16 @@ def find_java() -> tuple[Path, int]:
     """Return path and version of the Java that Spark runs."""
     home = os.environ.get("JAVA_HOME")  # like Spark
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
+    hint = "Install JDK 17 or 21, or set JAVA_HOME to the folder of one."
     if java is None:
         raise UnavailableError(f"Java not found{f' in JAVA_HOME ({home})' if home else ''}.", hint)
     found = _JAVA_VERSION.search(_java_release(Path(java)))
     if found is None:
         raise UnavailableError(f"Cannot determine the Java version of {java}.", hint)
-    if int(found[1]) < _OLDEST_JAVA:
-        raise UnavailableError(f"{java} is Java {found[1]}, but Spark 4 requires Java {_OLDEST_JAVA} or newer.", hint)
+    if not _OLDEST_JAVA <= int(found[1]) <= _NEWEST_JAVA:
+        raise UnavailableError(
+            f"{java} is Java {found[1]}, but Spark runs on Java {_OLDEST_JAVA} to {_NEWEST_JAVA}.", hint
+        )
     return Path(java), int(found[1])
 
 

@@ -75,10 +75,21 @@ def test_an_old_java(settings, monkeypatch, tmp_path, version, with_release):
     assert "17" in error.hint
 
 
-def test_a_newer_java(settings, monkeypatch, tmp_path):
-    _fake_java(tmp_path, "21.0.1", True)
+@pytest.mark.parametrize("version", ["21.0.1", "22.0.2"])
+def test_a_newer_java(settings, monkeypatch, tmp_path, version):
+    _fake_java(tmp_path, version, True)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_environment(settings, Program.CONSUMER)
+
+
+@pytest.mark.parametrize("variable", ["JAVA_HOME", "PATH"])
+def test_a_java_that_is_too_new_for_spark(settings, monkeypatch, tmp_path, variable):
+    _fake_java(tmp_path, "25.0.1", True)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "bin" if variable == "PATH" else tmp_path))
+    error = refuse(settings)
+    assert error.message == f"{tmp_path / 'bin' / 'java'} is Java 25, but Spark runs on Java 17 to 22."
+    assert error.hint == "Install JDK 17 or 21, or set JAVA_HOME to the folder of one."
 
 
 def _fake_java(home: Path, version: str, with_release: bool) -> None:
