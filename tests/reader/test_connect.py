@@ -199,3 +199,14 @@ def test_a_session_opened_on_an_empty_lake_sees_the_first_commit(lake_settings: 
         append(lake_settings, 4)
         assert rows(session, "SELECT count(*) FROM bronze.events") == [(4,)]
         assert rows(session, "SELECT count(*) FROM dead_letters_text.events") == [(0,)]
+
+
+def test_a_proxy_of_the_environment_gets_no_requests_to_this_machine(
+    local_lake: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+    with connect(local_lake) as session:
+        assert session.count("bronze.events") > 0
