@@ -85,7 +85,9 @@ def clean(settings: Settings) -> None:
                 f"Nothing was removed: {home} contains {entry.name}, which is not part of a lake.",
                 "Remove by hand what you do not need.",
             )
-    shutil.rmtree(home)
+    shutil.rmtree(home.resolve())  # it refuses links
+    if home.is_symlink():
+        home.unlink()
     typer.echo(f"Removed {home}.")
 
 

@@ -47,3 +47,10 @@ def test_what_is_not_of_a_lake_is_not_removed(folder: Path) -> None:
     (folder / "lake" / "notes.txt").touch()
     assert "contains notes.txt" in str(demo("clean").exception)
     assert (folder / "lake" / "notes.txt").exists()
+
+
+def test_a_lake_behind_a_link_is_removed_with_the_link(folder: Path) -> None:
+    (folder / "disk" / "logs").mkdir(parents=True)
+    (folder / "lake").symlink_to("disk")
+    assert demo("clean").output == "Removed lake.\n"
+    assert list(folder.iterdir()) == []
