@@ -265,13 +265,13 @@ def test_what_a_collector_lacks(settings, tmp_path):
             LAKE_COLLECTOR_PORT=port,
             LAKE_COLLECTOR_KEYS=tmp_path / "none",
             LAKE_COLLECTOR_MAX_CONNECTIONS=2**60,
-            LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1,nonsense",
+            LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1,nonsense:1",
         )
         assert refuse(changed(settings, LAKE_COLLECTOR_PORT=port), Program.COLLECTOR).hint.count("LAKE_COLLECTOR_PORT")
     assert found["collector port"] == f"Cannot use 127.0.0.1 port {port}: Address already in use."
     assert found["API keys"] == f"Cannot read {tmp_path / 'none'}: No such file or directory."
     assert "but LAKE_COLLECTOR_MAX_CONNECTIONS is" in found["open files"]
-    assert found["Kafka"].startswith("No Kafka broker responds at 127.0.0.1:1,nonsense: ")
+    assert found["Kafka"].startswith("No Kafka broker responds at 127.0.0.1:1,nonsense:1: ")
 
 
 def test_a_collector_waits_for_its_broker(settings):

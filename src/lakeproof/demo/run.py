@@ -225,8 +225,8 @@ def _free_port(wanted: int) -> int:
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError):  # no name of a host is a ValueError
         return False
     return True
 

@@ -1,11 +1,13 @@
 """Errors of `lakeproof demo` before it starts anything; tests/test_demo.py and tests/test_wheel.py start it."""
 
+import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from lakeproof.cli import app
+from lakeproof.demo.run import _listens
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +56,9 @@ def test_a_lake_behind_a_link_is_removed_with_the_link(folder: Path) -> None:
     (folder / "lake").symlink_to("disk")
     assert demo("clean").output == "Removed lake.\n"
     assert list(folder.iterdir()) == []
+
+
+def test_a_broker_may_have_any_address() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        assert _listens(f"[::1]:{server.getsockname()[1]}")
+    assert not _listens(f"{'a' * 64}:9092")  # no name of a host
