@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 
 from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.cluster import check_reachable, places_of
+from lakeproof.cluster import check_reachable, is_submitted, places_of
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.jars import pyspark_folder
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
 from lakeproof.storage import scheme_of
@@ -94,6 +96,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
             checks.insert(0, Check("cluster", lambda: check_reachable(settings, places_of(settings))))
         checks += [
             Check("Java", _java),
+            Check("Spark", _spark),
             Check("jars", lambda: _jars(settings.spark.jars)),
             Check("judge", lambda: _judge(settings)),
             # A port that was set must be free; for the default, Spark takes the next free one.
@@ -187,6 +190,15 @@ def _java_release(java: Path) -> str:
             return subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
         except (OSError, subprocess.TimeoutExpired):
             return ""
+
+
+def _spark() -> str:
+    """Check the Spark that PySpark starts, which may be one of the user's shell."""
+    installed, release = pyspark_folder(), version("pyspark")
+    home = os.environ.get("SPARK_HOME")
+    if home is not None and not is_submitted() and not any(Path(home, "jars").glob(f"spark-core_*-{release}.jar")):
+        raise UsageError(f"SPARK_HOME is {home!r}, which is not Spark {release}, like PySpark.", "Unset SPARK_HOME.")
+    return f"{release} at {home or installed}"
 
 
 def _jars(folder: Path) -> str:

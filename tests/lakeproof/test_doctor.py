@@ -2,6 +2,7 @@ import socket
 import stat
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.lakes import changed
 
 from lakeproof.doctor import Program, check_environment, checks_for, checks_of_streams, examine
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.jars import pyspark_folder
 from lakeproof.settings import S3Settings, Settings
 
 PROGRAMS = list(Program)
@@ -99,6 +101,23 @@ def _fake_java(home: Path, version: str, with_release: bool) -> None:
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     if with_release:
         (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+
+
+def test_another_spark_of_the_shell(settings, monkeypatch, tmp_path):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    error = refuse(settings)
+    assert error.message.startswith(f"SPARK_HOME is '{tmp_path}', which is not Spark {version('pyspark')}")
+    assert "Unset" in error.hint
+    check_environment(settings, Program.PRODUCER)
+    with monkeypatch.context() as submitted:
+        submitted.setenv("PYSPARK_GATEWAY_PORT", "1")  # as spark-submit does: its JVM runs already
+        check_environment(settings, Program.CONSUMER)
+    (tmp_path / "jars" / f"spark-core_2.13-{version('pyspark')}.jar").touch()
+    check_environment(settings, Program.CONSUMER)
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_folder()))
+    check_environment(settings, Program.CONSUMER)
 
 
 def test_no_jars(settings, tmp_path):
