@@ -25,8 +25,16 @@ def run(clone: Path, script: str, *arguments: str, **variables: str) -> "subproc
 
 def add_program(clone: Path, name: str, text: str) -> None:
     """Add a shell script to the PATH of the scripts."""
-    path = clone.parent / "bin" / name
-    path.parent.mkdir(exist_ok=True)
+    _write(clone.parent / "bin" / name, text)
+
+
+def add_to_venv(clone: Path, name: str, text: str) -> None:
+    """Add a shell script to the clone's .venv."""
+    _write(clone / ".venv" / "bin" / name, text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
@@ -41,3 +49,27 @@ def test_the_setup_requires_a_java_on_which_spark_runs(clone: Path, version: str
     assert done.returncode == 1
     assert ("Spark runs on Java 17 to 22" in done.stderr) == refused
     assert ("No Python" in done.stderr) != refused
+
+
+@pytest.mark.parametrize(
+    ("port_of_demo", "answering", "said"),
+    [
+        ("40123", "40123 8282", "The page is served at http://127.0.0.1:40123/ already.\n"),
+        ("40123", "", "reader page --serve --port 8282\n"),
+        (None, "8282", "reader page --serve --port 0\n"),  # 8282 is another lake's
+    ],
+)
+def test_the_page_of_this_lake_is_opened(clone: Path, port_of_demo: str | None, answering: str, said: str) -> None:
+    home = clone.parent / "a lake"
+    (home / ".demo").mkdir(parents=True)
+    if port_of_demo:
+        (home / ".demo" / "page").write_text(port_of_demo)
+    add_program(clone, "docker", "exit 1")
+    add_program(clone, "xdg-open", "exit 0")
+    ports = "|".join(f"*:{port}/version" for port in answering.split())
+    add_program(clone, "curl", f'case "$*" in {ports or "none"}) printf 200 ;; *) exit 7 ;; esac')
+    (clone / "deploy" / "setup.sh").write_text("#!/bin/sh\n")
+    add_to_venv(clone, "lakeproof", f"echo '{home}'")
+    add_to_venv(clone, "reader", 'echo reader "$@"')
+    done = run(clone, "demo/page.sh")
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
