@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,3 +74,70 @@ def test_the_page_of_this_lake_is_opened(clone: Path, port_of_demo: str | None, 
     add_to_venv(clone, "reader", 'echo reader "$@"')
     done = run(clone, "demo/page.sh")
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+
+def add_docker(clone: Path, *running: str, stopped: str = "") -> Path:
+    """Add a Docker engine with containers of some services; return the log of its commands, with their profiles."""
+    log = clone.parent / "docker.log"
+    names = "|".join(f'*" {name}"' for name in running) or "none"
+    add_program(
+        clone,
+        "docker",
+        f"""echo "$COMPOSE_PROFILES: $*" >>'{log}'
+case "$*" in
+*" ps --all --quiet"{f' | *" ps --all --quiet {stopped}"' if stopped else ""}) echo id ;;
+*" ps "*) case "$*" in {names}) echo id ;; esac ;;
+esac""",
+    )
+    return log
+
+
+def test_stopping_and_cleaning_leave_no_program_and_no_profile_out(clone: Path) -> None:
+    log = add_docker(clone)
+    profiles = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
+    for script, command in (("stop", " stop "), ("clean", " down ")):
+        done = run(clone, f"demo/{script}.sh")
+        assert done.returncode == 0, done.stderr
+        (line,) = [line for line in log.read_text().splitlines() if command in line]
+        of, _, words = line.partition(": compose ")
+        assert {*of.split(",")} == profiles - {"tools"}
+        if script == "stop":
+            assert {*words.split()[1:]} == {
+                name for name in SERVICES if name.startswith(("producer", "consumer", "coll"))
+            }
+
+
+def test_cleaning_also_removes_a_local_lake_and_needs_something_to_clean(clone: Path) -> None:
+    add_program(clone, "docker", "exit 1")
+    assert "No .venv found" in run(clone, "demo/clean.sh").stderr
+    add_docker(clone)
+    add_to_venv(clone, "lakeproof", 'echo lakeproof "$@"')
+    assert run(clone, "demo/clean.sh").stdout == "lakeproof demo clean\n"
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_local_processes_are_stopped_beside_containers(clone: Path, local: bool) -> None:
+    add_docker(clone)
+    (clone.parent / "lake").mkdir()
+    if local:
+        (clone.parent / "lake" / ".demo").symlink_to("anywhere")
+    add_to_venv(clone, "lakeproof", f"[ $1 = demo ] && echo lakeproof \"$@\" || echo '{clone.parent / 'lake'}'")
+    assert ("lakeproof demo stop" in run(clone, "demo/stop.sh").stdout) == local
+
+
+def test_the_log_of_a_program_is_that_of_its_running_container(clone: Path) -> None:
+    log = add_docker(clone, "consumer-sensors", stopped="producer-clickstream")
+    for program, service in (("consumer", "consumer-sensors"), ("producer", "producer-clickstream")):
+        assert run(clone, "demo/logs.sh", program).returncode == 0
+        assert log.read_text().splitlines()[-1].endswith(f" logs --follow --tail 50 {service}")
+    add_program(clone, "docker", "exit 1")
+    assert "No log of the consumer found" in run(clone, "demo/logs.sh", "consumer").stderr
+
+
+def test_the_page_of_spark_is_found_without_an_environment(clone: Path) -> None:
+    add_program(clone, "xdg-open", "exit 0")
+    add_program(clone, "curl", """case "$*" in *:4041/*) echo '{"name": "lakeproof consumer"}' ;; *) exit 7 ;; esac""")
+    assert run(clone, "demo/spark.sh").stdout == "The consumer's Spark UI: http://127.0.0.1:4041\n"
