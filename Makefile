@@ -17,7 +17,7 @@ clean: ## stop everything and remove the data; downloads are kept
 duckdb: ## open DuckDB's shell on the tables
 	@deploy/demo/duckdb.sh
 
-page: ## serve the page of the lake at 127.0.0.1:8282, which refreshes as commits arrive
+page: ## serve the page of the lake, by default at 127.0.0.1:8282, which refreshes as commits arrive
 	@deploy/demo/page.sh
 
 minio: ## open MinIO's console, or print how to start MinIO

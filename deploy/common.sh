@@ -11,6 +11,10 @@ JAVA=${JAVA_HOME:+$JAVA_HOME/bin/}java
 # shellcheck disable=SC2034
 JARS_LIST=src/lakeproof/install/jars.sha256
 
+# Profiles of docker-compose.yml that start something in the background.
+# shellcheck disable=SC2034
+PROFILES=kafka,sensors,clickstream,monitoring,cluster
+
 say() { printf '%s\n' "$*"; }
 
 # fail MESSAGE [HINT]: one line that says what is wrong, one that says what to do next.

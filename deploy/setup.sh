@@ -29,10 +29,10 @@ find_python() {
 check_java() {
   local version major
   version=$("$JAVA" -version 2>&1) || fail "Java is missing: cannot run '$JAVA -version'." \
-    "Install a JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME."
+    "Install JDK 17 or 21 (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless), or set JAVA_HOME to the folder of one."
   major=$(sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' <<<"$version" | head -n 1)
-  ((${major:-0} >= 17)) || fail "Java is too old: expected 17 or newer, got $(head -n 1 <<<"$version")." \
-    "Install a JDK 17, or set JAVA_HOME to one."
+  ((${major:-0} >= 17 && major <= 22)) || fail "Spark runs on Java 17 to 22, got $(head -n 1 <<<"$version")." \
+    "Install JDK 17 or 21, or set JAVA_HOME to the folder of one."
 }
 
 # The scripts of a .venv that was moved or copied run the Python of another folder, so .venv is created again.

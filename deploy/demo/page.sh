@@ -6,9 +6,14 @@ if docker_responds && [[ -n $(docker compose ps --all --quiet minio) ]]; then
   exec docker compose run --rm --publish 127.0.0.1:8282:8282 duckdb reader page --serve --host 0.0.0.0
 fi
 deploy/setup.sh demo
-if status=$(curl --silent --output /dev/null --noproxy "*" --max-time 10 --write-out '%{http_code}' http://127.0.0.1:8282/version) && [[ $status == 200 ]]; then
-  say "The page is served at http://127.0.0.1:8282/ already."
-  "$(command -v xdg-open || command -v open || echo true)" http://127.0.0.1:8282/ >/dev/null 2>&1 || true
+answers() { [[ $(curl --silent --output /dev/null --noproxy "*" --max-time 10 --write-out '%{http_code}' "http://127.0.0.1:$1/version") == 200 ]]; }
+
+port=$(cat "$(setting home)/.demo/page" 2>/dev/null || true) # of the demo's page, while the demo of this lake runs
+if [[ -n $port ]] && answers "$port"; then
+  say "The page is served at http://127.0.0.1:$port/ already."
+  "$(command -v xdg-open || command -v open || echo true)" "http://127.0.0.1:$port/" >/dev/null 2>&1 || true
   exit
 fi
-exec "$BIN/reader" page --serve
+port=8282
+! answers "$port" || port=0 # it is the page of another lake
+exec "$BIN/reader" page --serve --port "$port"

@@ -15,6 +15,7 @@ import typer
 from lakeproof.errors import LakeproofError, OutputClosedError, OutputError, UsageError
 from lakeproof.install.judges import judge_choice
 from lakeproof.logs import configure_logs, log_the_rest, log_unhandled, logs_are_json
+from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import load_settings
 from lakeproof.settings_help import epilog
 from lakeproof.signals import end_at_once
@@ -57,6 +58,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
     """
     open_standard_streams()
     configure_logs()
+    reach_this_machine_directly()
     threading.excepthook = _report_thread_error
     as_json = logs_are_json() and sys.argv[1:2] in [[command] for command in logs]
     if as_json:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 
 from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.cluster import check_reachable, places_of
+from lakeproof.cluster import check_reachable, is_submitted, places_of
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.jars import pyspark_folder
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
 from lakeproof.storage import scheme_of
@@ -26,6 +28,7 @@ from lakeproof.storage.disk import full_disk
 from lakeproof.storage.local import local_path
 
 _OLDEST_JAVA = 17
+_NEWEST_JAVA = 22  # Hadoop calls Subject.getSubject, which newer ones refuse
 _JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
 _LANDING = "landing zone"
 _CONNECT_SECONDS = 2.0
@@ -93,6 +96,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
             checks.insert(0, Check("cluster", lambda: check_reachable(settings, places_of(settings))))
         checks += [
             Check("Java", _java),
+            Check("Spark", _spark),
             Check("jars", lambda: _jars(settings.spark.jars)),
             Check("judge", lambda: _judge(settings)),
             # A port that was set must be free; for the default, Spark takes the next free one.
@@ -159,14 +163,16 @@ def find_java() -> tuple[Path, int]:
     """Return path and version of the Java that Spark runs."""
     home = os.environ.get("JAVA_HOME")  # like Spark
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    hint = f"Install JDK {_OLDEST_JAVA} or newer, or set JAVA_HOME to one."
+    hint = "Install JDK 17 or 21, or set JAVA_HOME to the folder of one."
     if java is None:
         raise UnavailableError(f"Java not found{f' in JAVA_HOME ({home})' if home else ''}.", hint)
     found = _JAVA_VERSION.search(_java_release(Path(java)))
     if found is None:
         raise UnavailableError(f"Cannot determine the Java version of {java}.", hint)
-    if int(found[1]) < _OLDEST_JAVA:
-        raise UnavailableError(f"{java} is Java {found[1]}, but Spark 4 requires Java {_OLDEST_JAVA} or newer.", hint)
+    if not _OLDEST_JAVA <= int(found[1]) <= _NEWEST_JAVA:
+        raise UnavailableError(
+            f"{java} is Java {found[1]}, but Spark runs on Java {_OLDEST_JAVA} to {_NEWEST_JAVA}.", hint
+        )
     return Path(java), int(found[1])
 
 
@@ -184,6 +190,15 @@ def _java_release(java: Path) -> str:
             return subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
         except (OSError, subprocess.TimeoutExpired):
             return ""
+
+
+def _spark() -> str:
+    """Check the Spark that PySpark starts, which may be one of the user's shell."""
+    installed, release = pyspark_folder(), version("pyspark")
+    home = os.environ.get("SPARK_HOME")
+    if home is not None and not is_submitted() and not any(Path(home, "jars").glob(f"spark-core_*-{release}.jar")):
+        raise UsageError(f"SPARK_HOME is {home!r}, which is not Spark {release}, like PySpark.", "Unset SPARK_HOME.")
+    return f"{release} at {home or installed}"
 
 
 def _jars(folder: Path) -> str:

@@ -44,6 +44,7 @@ _MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]"
     rf"|spark://{_HOST}:\d+(,{_HOST}:\d+)*|yarn|k8s://(https?://)?{_HOST}(:\d+)?(/\S*)?"
 )
+_BROKER = re.compile(rf"\s*([A-Za-z_]+://)?{_HOST}:(?P<port>\d{{1,5}})\s*")
 _MEMORY = re.compile(r"(\d+)([mgt])", re.IGNORECASE)
 _SHORTCUTS = ("archive", "files", "gateway", "workers")
 _LEAST_TOKEN = 16
@@ -149,6 +150,13 @@ def _listening(text: str) -> str:
         raise UsageError(
             f"expected HOST:PORT, got {text!r}.", "Write 127.0.0.1:9108, or 0.0.0.0:9108 for all networks."
         )
+    return text
+
+
+def _brokers(text: str) -> str:
+    found = [_BROKER.fullmatch(each) for each in text.split(",")]
+    if not all(each and int(each["port"]) <= 65_535 for each in found):
+        raise UsageError(f"expected HOST:PORT, separated by commas, got {text!r}.", "Write localhost:9092.")
     return text
 
 
@@ -274,7 +282,7 @@ class KafkaSettings(_Concern, title="Kafka", alias_generator=_with_prefix("LAKE_
 
     secrets = ("sasl_password", "ssl_key_password")
 
-    bootstrap_servers: str = Field(
+    bootstrap_servers: Annotated[str, _checked(_brokers)] = Field(
         "localhost:9092", description="addresses of Kafka brokers: HOST:PORT, separated by commas"
     )
     topic: str | None = Field(

@@ -126,6 +126,8 @@ def session_statements(settings: Settings, endpoint: str) -> Iterator[str]:
     # Extensions come from Python packages; DuckDB would download them.
     yield "SET autoinstall_known_extensions = false"
     yield "SET autoload_known_extensions = false"
+    # They would take precedence over the keys of the lake. DuckDB accepts this only before it looks for secrets.
+    yield "SET allow_persistent_secrets = false"
     for name in _EXTENSIONS:
         yield f"LOAD {quoted(_extension(name))}"
     yield "SET allow_unsigned_extensions = false"

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_s3
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from reader.catalogs import Catalog, catalog_of
@@ -74,6 +75,7 @@ _EMPTY_ATTEMPTS = (
 @contextmanager
 def serve_catalog(settings: Settings, failures: list[LakeproofError], catalog: Catalog | None = None) -> Iterator[str]:
     """Serve a catalog, by default the one of the settings, on 127.0.0.1 within the context; yield the endpoint."""
+    reach_this_machine_directly()
     own = f"/{secrets.token_urlsafe(16)}"
     server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=own, catalog=catalog)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

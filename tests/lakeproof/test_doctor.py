@@ -2,6 +2,7 @@ import socket
 import stat
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.lakes import changed
 
 from lakeproof.doctor import Program, check_environment, checks_for, checks_of_streams, examine
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.jars import pyspark_folder
 from lakeproof.settings import S3Settings, Settings
 
 PROGRAMS = list(Program)
@@ -75,10 +77,21 @@ def test_an_old_java(settings, monkeypatch, tmp_path, version, with_release):
     assert "17" in error.hint
 
 
-def test_a_newer_java(settings, monkeypatch, tmp_path):
-    _fake_java(tmp_path, "21.0.1", True)
+@pytest.mark.parametrize("version", ["21.0.1", "22.0.2"])
+def test_a_newer_java(settings, monkeypatch, tmp_path, version):
+    _fake_java(tmp_path, version, True)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_environment(settings, Program.CONSUMER)
+
+
+@pytest.mark.parametrize("variable", ["JAVA_HOME", "PATH"])
+def test_a_java_that_is_too_new_for_spark(settings, monkeypatch, tmp_path, variable):
+    _fake_java(tmp_path, "25.0.1", True)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "bin" if variable == "PATH" else tmp_path))
+    error = refuse(settings)
+    assert error.message == f"{tmp_path / 'bin' / 'java'} is Java 25, but Spark runs on Java 17 to 22."
+    assert error.hint == "Install JDK 17 or 21, or set JAVA_HOME to the folder of one."
 
 
 def _fake_java(home: Path, version: str, with_release: bool) -> None:
@@ -88,6 +101,23 @@ def _fake_java(home: Path, version: str, with_release: bool) -> None:
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     if with_release:
         (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+
+
+def test_another_spark_of_the_shell(settings, monkeypatch, tmp_path):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    error = refuse(settings)
+    assert error.message.startswith(f"SPARK_HOME is '{tmp_path}', which is not Spark {version('pyspark')}")
+    assert "Unset" in error.hint
+    check_environment(settings, Program.PRODUCER)
+    with monkeypatch.context() as submitted:
+        submitted.setenv("PYSPARK_GATEWAY_PORT", "1")  # as spark-submit does: its JVM runs already
+        check_environment(settings, Program.CONSUMER)
+    (tmp_path / "jars" / f"spark-core_2.13-{version('pyspark')}.jar").touch()
+    check_environment(settings, Program.CONSUMER)
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_folder()))
+    check_environment(settings, Program.CONSUMER)
 
 
 def test_no_jars(settings, tmp_path):
@@ -254,13 +284,13 @@ def test_what_a_collector_lacks(settings, tmp_path):
             LAKE_COLLECTOR_PORT=port,
             LAKE_COLLECTOR_KEYS=tmp_path / "none",
             LAKE_COLLECTOR_MAX_CONNECTIONS=2**60,
-            LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1,nonsense",
+            LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1,nonsense:1",
         )
         assert refuse(changed(settings, LAKE_COLLECTOR_PORT=port), Program.COLLECTOR).hint.count("LAKE_COLLECTOR_PORT")
     assert found["collector port"] == f"Cannot use 127.0.0.1 port {port}: Address already in use."
     assert found["API keys"] == f"Cannot read {tmp_path / 'none'}: No such file or directory."
     assert "but LAKE_COLLECTOR_MAX_CONNECTIONS is" in found["open files"]
-    assert found["Kafka"].startswith("No Kafka broker responds at 127.0.0.1:1,nonsense: ")
+    assert found["Kafka"].startswith("No Kafka broker responds at 127.0.0.1:1,nonsense:1: ")
 
 
 def test_a_collector_waits_for_its_broker(settings):

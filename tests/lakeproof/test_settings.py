@@ -74,6 +74,10 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
             ("LAKE_SPARK_MASTER", value)
             for value in ("local[x]", "local[0]", "local[", "spark://nowhere", "mesos://a:1")
         ),
+        *(
+            ("LAKE_KAFKA_BOOTSTRAP_SERVERS", value)
+            for value in ("kafka", "kafka:", ":9092", "a:9092,b", "a:70000", "::1:9092", "a:9092;b:9092")
+        ),
         *(("LAKE_DRIVER_MEMORY", value) for value in ("2x", "2gb", "2", "-1g", "511m", "0.5g", "g")),
     ],
 )
@@ -100,6 +104,13 @@ def test_a_wrong_value_names_its_variable(monkeypatch, tmp_path, name, value, in
 )
 def test_a_master_that_spark_has(value):
     assert settings_of({"LAKE_SPARK_MASTER": value}).spark.master == value
+
+
+@pytest.mark.parametrize(
+    "value", ["a:9092", "127.0.0.1:1,b.example:2, c_d:3", "[::1]:9092", "SASL_SSL://a:9092,SASL_SSL://b:9092"]
+)
+def test_addresses_of_brokers_that_kafka_accepts(value):
+    assert settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": value}).kafka.bootstrap_servers == value
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import duckdb
+import duckdb_extension_httpfs
 import pytest
 from tests.answers import answering
 from tests.lakes import changed
@@ -46,6 +49,21 @@ def test_nothing_is_looked_for_on_the_network(session: Session) -> None:
         session.sql("LOAD spatial")
     assert rows(session, "SELECT current_setting('autoinstall_known_extensions')") == [(False,)]
     assert rows(session, "SELECT current_setting('autoload_known_extensions')") == [(False,)]
+
+
+def test_keys_that_a_user_has_stored_in_duckdb_are_not_used(
+    lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keys = {"AWS_ACCESS_KEY_ID": "of-the-lake", "AWS_SECRET_ACCESS_KEY": "secret"}
+    settings = changed(lake_settings, LAKE_LANDING="s3://bucket/landing", **keys)
+    (httpfs,) = Path(duckdb_extension_httpfs.__path__[0]).glob("extensions/*/httpfs.duckdb_extension")
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as own:
+        own.execute(f"LOAD '{httpfs}'")
+        own.execute("CREATE PERSISTENT SECRET (TYPE s3, SCOPE 's3://bucket/landing', KEY_ID 'other', SECRET 'other')")
+    with connect(settings) as session:
+        found = rows(session, "SELECT name, persistent FROM which_secret('s3://bucket/landing/a.json', 's3')")
+    assert [persistent for _, persistent in found] == ["TEMPORARY"]
 
 
 def test_what_a_statement_loads_must_be_signed(local_lake: Settings) -> None:
@@ -199,3 +217,14 @@ def test_a_session_opened_on_an_empty_lake_sees_the_first_commit(lake_settings: 
         append(lake_settings, 4)
         assert rows(session, "SELECT count(*) FROM bronze.events") == [(4,)]
         assert rows(session, "SELECT count(*) FROM dead_letters_text.events") == [(0,)]
+
+
+def test_a_proxy_of_the_environment_gets_no_requests_to_this_machine(
+    local_lake: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+    with connect(local_lake) as session:
+        assert session.count("bronze.events") > 0

@@ -16,6 +16,8 @@ from lakeproof.wording import first_line
 
 _LINK = ".demo"  # link in the lake's folder to the folder of the socket: the lake's path may be too long for a socket
 _PAGE = "page"  # file with the port of the page, beside the socket
+_WHAT = "what"  # file with what was started, such as "events from files"
+_STARTER = "starter"  # file with the id of the process that starts the programs, until all have started
 _LINES = 4  # lines of a log that an error shows
 _POLL_SECONDS = 0.2
 
@@ -34,18 +36,19 @@ class Processes:
         except OSError:
             return None
         names = ("PRODUCER", "CONSUMER", "BROKER", "JARS")
-        page = folder / _PAGE
-        port = page.read_text() if page.exists() else "0"
+        port = _read(folder / _PAGE) or "0"
         found = cls(settings, folder, dict.fromkeys(names, "") | {"KAFKA": "false", "PAGE": port})
         return found if found._control("pid").returncode == 0 else None
 
     @classmethod
-    def start(cls, settings: Settings, variables: dict[str, str]) -> Self:
+    def start(cls, settings: Settings, what: str, variables: dict[str, str]) -> Self:
         """Start supervisord, with a broker if `variables` say so, but no other program yet."""
         settings.logs.mkdir(parents=True, exist_ok=True)
         settings.home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="lakeproof."))
         (folder / _PAGE).write_text(variables["PAGE"])
+        (folder / _WHAT).write_text(what)
+        (folder / _STARTER).write_text(str(os.getpid()))
         link = settings.home / _LINK
         link.unlink(missing_ok=True)
         link.symlink_to(folder)
@@ -61,6 +64,21 @@ class Processes:
     def page_port(self) -> int:
         """Port of the page of the lake."""
         return int(self._variables["PAGE"])
+
+    @property
+    def what(self) -> str:
+        """What was started, such as "events from files"."""
+        return _read(self._folder / _WHAT)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the process that started the programs ended before all had started."""
+        starter = _read(self._folder / _STARTER)
+        return bool(starter) and not _runs(int(starter))
+
+    def complete(self) -> None:
+        """Record that all programs have started."""
+        (self._folder / _STARTER).unlink()
 
     def status(self) -> str:
         """Return the status of the started programs, one line each."""
@@ -78,12 +96,11 @@ class Processes:
         return not self._control("status", program).returncode or not self._control("start", program).returncode
 
     def fail(self, program: str) -> NoReturn:
-        """Show the status and the end of a log, stop everything, and raise LakeproofError."""
+        """Show the status and the end of a log, and raise LakeproofError."""
         sys.stderr.write(self.status())
         log = self._settings.logs / f"{program}.log"
         if log.exists():
             sys.stderr.writelines(log.read_text(errors="replace").splitlines(keepends=True)[-_LINES:])
-        self.stop()
         raise LakeproofError("The demo did not start.", f"See the lines above, of {log}.")
 
     def stop(self) -> None:
@@ -121,9 +138,14 @@ class Processes:
         return words, os.environ | named | {"LAKE_METRICS": metrics}
 
 
+def _read(file: Path) -> str:
+    """Return the content of a file; empty if it does not exist."""
+    return file.read_text() if file.exists() else ""
+
+
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # or the id is now one of another user
         return False
     return True

@@ -48,13 +48,23 @@ def start(stream: DemoStream, *, kafka: bool) -> int:
     kafka = kafka or stream is DemoStream.CLICKSTREAM
     # Rows of an earlier start do not show that this one landed any.
     which = "--new" if (settings.home / "checkpoints").is_dir() else "--wait"
+    what = f"{stream} from {'Kafka' if kafka else 'files'}"
     processes = Processes.running(settings)
+    if processes and processes.cut_off:
+        typer.echo("The previous start was cut off. Stopping what it started …")
+        processes.stop()
+        processes = None
     if processes:
+        if processes.what != what:
+            raise UsageError(
+                f"The demo on {settings.home} runs {processes.what}, not {what}.",
+                "Stop it first: `lakeproof demo stop` (`make stop` in a clone).",
+            )
         which = "--wait"
         typer.echo(f"The demo is already running on {settings.home}:\n{processes.status()}", nl=False)
     else:
         _require_same_origin(settings, stream, kafka=kafka)
-        processes = _start(settings, stream, kafka=kafka)
+        processes = _start(settings, stream, what, kafka=kafka)
     command = [sys.executable, "-m", "reader", "summary", stream, which, "--timeout", _ROWS_SECONDS]
     code = subprocess.run(command, check=False).returncode
     if page := _page(settings, processes):
@@ -85,7 +95,9 @@ def clean(settings: Settings) -> None:
                 f"Nothing was removed: {home} contains {entry.name}, which is not part of a lake.",
                 "Remove by hand what you do not need.",
             )
-    shutil.rmtree(home)
+    shutil.rmtree(home.resolve())  # it refuses links
+    if home.is_symlink():
+        home.unlink()
     typer.echo(f"Removed {home}.")
 
 
@@ -104,7 +116,7 @@ def _project(stream: DemoStream) -> Settings:
     return load_settings()
 
 
-def _start(settings: Settings, stream: DemoStream, *, kafka: bool) -> Processes:
+def _start(settings: Settings, stream: DemoStream, what: str, *, kafka: bool) -> Processes:
     java = find_java()[0]
     if not holds_spark(settings.spark.jars):
         prepare_spark(java, settings.spark.jars.absolute())
@@ -119,6 +131,7 @@ def _start(settings: Settings, stream: DemoStream, *, kafka: bool) -> Processes:
     given = arguments(stream, "kafka" if kafka else storage)
     processes = Processes.start(
         settings,
+        what,
         {
             "PRODUCER": given.producer,
             "CONSUMER": given.consumer,
@@ -130,9 +143,10 @@ def _start(settings: Settings, stream: DemoStream, *, kafka: bool) -> Processes:
     )
     try:
         _launch(settings, processes, stream, broker=broker, own=own)
-    except KeyboardInterrupt:
+    except BaseException:
         processes.stop()
         raise
+    processes.complete()
     return processes
 
 
@@ -223,8 +237,8 @@ def _free_port(wanted: int) -> int:
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError):  # no name of a host is a ValueError
         return False
     return True
 

@@ -14,12 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.install.proxies import java_options, needs_login
 
 SPARK = "spark"  # configuration of ivy.xml for the programs; others are for the servers of the tests
 _LISTED = "jars.sha256"
 _OF_BROKER = "kafka.sha256"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _PRINTED = 3  # lines of Ivy's output in an error message
+_LOGIN = " Ivy does not get the login of the proxy in the environment: such a proxy needs a mirror."
 _DAMAGE = ("invalid sha1", "invalid md5", ".part", "report.Xml")  # Ivy's messages about incomplete or damaged files
 
 
@@ -144,7 +146,7 @@ def _ivy_home() -> Path:
 
 
 def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Path | None) -> None:
-    command = [java, "-cp", str(pyspark_folder() / "jars" / "*"), "org.apache.ivy.Main", "-warn"]
+    command = [java, *java_options(), "-cp", str(pyspark_folder() / "jars" / "*"), "org.apache.ivy.Main", "-warn"]
     command += ["-settings", str(settings or _packaged("ivysettings.xml")), "-ivy", str(_packaged("ivy.xml"))]
     command += ["-confs", configuration, "-retrieve", str(into / _PATTERN)]
     with log.open("wb") as output:
@@ -158,7 +160,8 @@ def _run_ivy(java: str, configuration: str, into: Path, log: Path, settings: Pat
             )
         raise UnavailableError(
             f"Cannot retrieve the jars: {' '.join(printed[-_PRINTED:]) or 'Ivy failed'}. Log: {log}",
-            "Check the network and the disk, then try again. To use a mirror of Maven Central, set --ivy-settings.",
+            "Check the network and the disk, then try again. To use a mirror of Maven Central, set --ivy-settings."
+            + needs_login() * _LOGIN,
         )
 
 

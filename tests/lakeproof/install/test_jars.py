@@ -5,6 +5,7 @@ import hashlib
 import os
 import pwd
 import re
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from lakeproof.doctor import find_java
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.install import jars as module
-from lakeproof.install.jars import JarsError, read_hashes, retrieve
+from lakeproof.install.jars import JarsError, hashes_of_spark, read_hashes, retrieve
 
 IVY = """<ivy-module version="2.0">
   <info organisation="here" module="here"/>
@@ -143,3 +144,50 @@ def test_hashes_are_recorded(central, tmp_path):
     assert central(tmp_path / "jars", lock=True)
     assert central.listed.read_text() == recorded
     assert read_hashes(central.listed) == {"one-1.jar": hashlib.sha256(b"1").hexdigest()}
+
+
+def java_through(monkeypatch, tmp_path, **variables: str) -> tuple[list[str], str]:
+    """Return the options that Ivy's JVM gets with proxies in the environment, and the hint if it fails."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    commands = []
+
+    def fail(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1)
+
+    with monkeypatch.context() as instead:
+        instead.setattr(subprocess, "run", fail)
+        with pytest.raises(UnavailableError) as failed:
+            retrieve("java", "spark", tmp_path / "jars", hashes_of_spark())
+    (command,) = commands
+    assert command[0] == "java"
+    return [word for word in command if word.startswith("-D")], failed.value.hint
+
+
+def test_ivy_uses_the_proxies_of_the_environment(monkeypatch, tmp_path):
+    same = ["-Dhttp.proxyHost=proxy", "-Dhttp.proxyPort=3128", "-Dhttps.proxyHost=proxy", "-Dhttps.proxyPort=3128"]
+    assert java_through(monkeypatch, tmp_path)[0] == []
+    assert java_through(monkeypatch, tmp_path, all_proxy="proxy:3128")[0] == same
+    assert java_through(monkeypatch, tmp_path, all_proxy="socks5://proxy:3128")[0] == []
+    assert java_through(monkeypatch, tmp_path, HTTPS_PROXY="http://proxy")[0] == [
+        *("-Dhttps.proxyHost=proxy", "-Dhttps.proxyPort=80")
+    ]
+    both = {"http_proxy": "http://proxy:3128/", "https_proxy": "http://proxy:3128"}
+    assert java_through(monkeypatch, tmp_path, no_proxy="localhost, .example.com", **both)[0] == [
+        *same,
+        "-Dhttp.nonProxyHosts=localhost|*.localhost|example.com|*.example.com",
+    ]
+    assert java_through(monkeypatch, tmp_path, no_proxy="*", **both)[0] == []
+    own = {"JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=other"}
+    assert java_through(monkeypatch, tmp_path, **both, **own)[0] == []
+
+
+def test_the_login_of_a_proxy_is_not_on_a_command_line(monkeypatch, tmp_path):
+    options, hint = java_through(monkeypatch, tmp_path, https_proxy="http://me:hush@proxy:3128")
+    assert options == ["-Dhttps.proxyHost=proxy", "-Dhttps.proxyPort=3128"]
+    assert "hush" not in hint
+    assert "login of the proxy" in hint
+    assert "login" not in java_through(monkeypatch, tmp_path, https_proxy="http://proxy:3128")[1]
