@@ -238,6 +238,10 @@ def options(logical, physical=None, **options):
             {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "aA"]},
             "f.A: .* one column",
         ),
+        (
+            {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "xx"]},
+            "f.x: the fields 'x' and 'x' would be one column",
+        ),
         ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: expected a list, got "),
         ({"logicalType": "array", "items": {"logicalType": "string"}, "primaryKey": True}, "f: only a scalar"),
         ({"name": "ID", "logicalType": "string"}, "ID: the fields 'id' and 'ID' would be one column"),
