@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.contracts.diff import Change, changes
+from lakeproof.contracts.read.names import OTHER_TABLES
 from lakeproof.errors import UsageError
 from lakeproof.history.applied import Applied, applied_contracts, record
 from lakeproof.settings import Settings
@@ -58,7 +59,9 @@ def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan
     past = applied_contracts(catalog, stream)
     bronze = table_or_none(catalog, stream_tables(stream).bronze)
     before = past[-1].contract() if past else None
-    if before is None and bronze is not None:
+    if bronze is None:
+        _check_names_free(catalog, stream, origin)
+    elif before is None:
         _check_made_by(contract, bronze)
     found = changes(before, contract) if before else ()
     _check_possible(contract, before, found)
@@ -131,6 +134,18 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
                     f"The contract of {contract.stream} has changed ({'; '.join(lines(found))}), but version "
                     f"{contract.version} was applied before.",
                     "Increase the version: each row records the version of the contract that judged it.",
+                )
+
+
+def _check_names_free(catalog: "Catalog", stream: str, origin: str) -> None:
+    """Check that no table of a new stream is one of another stream, also if that was created first."""
+    for ending in OTHER_TABLES:
+        for other in {f"{stream}{ending}", stream.removesuffix(ending)} - {stream}:
+            if catalog.table_exists(stream_tables(other).bronze):
+                raise UsageError(
+                    f"The stream {stream} cannot be created beside the stream {other}: two of their tables would have "
+                    "the same name.",
+                    f"Rename {origin}, and the stream in it.",
                 )
 
 

@@ -138,6 +138,23 @@ def test_before_there_are_tables_it_makes_them(lake_settings: Settings, tmp_path
     assert (lake.versions(), lake.current()) == (["1.0.0"], "1.0.0")
 
 
+@pytest.mark.parametrize("taken", ["orders", "orders_late"])
+def test_a_new_stream_cannot_have_tables_of_another_one(lake_settings: Settings, tmp_path: Path, taken: str) -> None:
+    lake = Lake(lake_settings.model_copy(update={"contracts": tmp_path / "contracts"}))
+    write_contract(lake.settings, "1.0.0")
+    path = lake.settings.contracts / "orders.yaml"
+    text = path.read_text()
+    path.unlink()
+    path.with_stem(taken).write_text(text.replace("name: orders", f"name: {taken}"))
+    adopt(lake.catalog, lake.settings, taken, lake.log)
+    path.with_stem(taken).unlink()
+    (new,) = {"orders", "orders_late"} - {taken}
+    path.with_stem(new).write_text(text.replace("name: orders", f"name: {new}"))
+    with pytest.raises(UsageError, match=f"{new} cannot be created beside the stream {taken}") as caught:
+        plan(lake.catalog, lake.settings, new)
+    assert str(path.with_stem(new)) in caught.value.hint
+
+
 REFUSED: dict[str, list[str]] = {
     "count: required field removed (its column stays: deprecate the field, then drop it)": V1[1:],
     "ratio: optional field removed (its column stays: deprecate the field, then drop it)": (
