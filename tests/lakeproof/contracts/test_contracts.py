@@ -357,7 +357,7 @@ def test_the_event_time_may_be_within_objects():
         (b"", r"things.yaml:1:\d+: not a contract"),
         (b"[]", r"things.yaml:1:\d+: not a contract"),
         (b"just text", r"things.yaml:1:\d+: not a contract"),
-        (b"\xff\xfe\x00", r"things.yaml:1:\d+: not valid YAML"),
+        (b"\xff\xfe\x00", "things.yaml: expected UTF-8, got UTF-16"),
         ("ä: ä\n\nb: \x00".encode(), r"things.yaml:3:\d+: not valid YAML"),
         (b"a: 1\nb: \xe4", r"things.yaml:2:\d+: not valid YAML"),
         (b"a: 1\nb: !!python/object:os.system {}", r"things.yaml:2:\d+: not valid YAML"),

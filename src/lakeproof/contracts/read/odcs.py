@@ -1,6 +1,7 @@
 """Read a contract from its Open Data Contract Standard v3 file."""
 
 import hashlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,8 @@ def contract_text(folder: Path, stream: str) -> bytes:
 
 def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
     """Read a contract from the bytes of its file."""
+    if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):  # YAML may be UTF-16, but the lake records contracts as text
+        raise UsageError(f"{origin}: expected UTF-8, got UTF-16.", "Save the file as UTF-8.")
 
     def read(document: Any, problems: Problems) -> Contract | None:
         return _contract(_plain_enums(document), hashlib.sha256(text).hexdigest(), stream, problems)
