@@ -421,6 +421,15 @@ def test_no_stream_has_the_name_of_a_table_of_another_one(tmp_path, ending):
     assert "Rename" in caught.value.hint
 
 
+def test_streams_differ_by_more_than_case(tmp_path):
+    text = (FOLDER / "events.yaml").read_text()
+    (tmp_path / "events.yaml").write_text(text)
+    (tmp_path / "Events.yaml").write_text(text.replace("- name: events\n", "- name: Events\n"))
+    for name, other in (("events", "Events"), ("Events", "events")):
+        with pytest.raises(UsageError, match=f"cannot be named {name} beside a stream {other}"):
+            load_contract(tmp_path, name)
+
+
 def test_the_names_that_no_stream_may_have_are_those_of_its_tables():
     tables = [*astuple(stream_tables("x")), *astuple(silver_tables("x"))]
     assert {name.partition(".")[2] for name in tables} == {"x", *(f"x{ending}" for ending in OTHER_TABLES)}

@@ -57,6 +57,12 @@ def contract_text(folder: Path, stream: str) -> bytes:
             f"No contract found for the stream {stream!r} at {path}.",
             f"Contracts in this folder: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
         )
+    for file in folder.glob("*.yaml"):
+        if file.stem != stream and file.stem.lower() == stream.lower():
+            raise UsageError(
+                f"A stream cannot be named {stream} beside a stream {file.stem}: SQL ignores case.",
+                f"Rename one of the two files in {folder}, and the stream in it.",
+            )
     for ending in OTHER_TABLES:
         other = stream.removesuffix(ending)
         if other != stream and (folder / f"{other}.yaml").is_file():
