@@ -89,9 +89,14 @@ def unjudged(text: bytes, origin: str) -> list[str]:
     source = read_source(text, origin)
     found = []
     for place, span in source.keys.items():
+        if place[:1] != _TABLE[:1] or "customProperties" in place:
+            continue
         part = source.document
-        for step in place:
-            part = part[step]
+        try:
+            for step in place:
+                part = part[step]
+        except (KeyError, TypeError, IndexError):  # a key that is not text, or a merged one
+            continue
         what = _unjudged(place, part)
         if what:
             field = _field_at(source.document, place)
@@ -100,8 +105,6 @@ def unjudged(text: bytes, origin: str) -> list[str]:
 
 
 def _unjudged(place: YamlPath, part: Any) -> str:
-    if place[:1] != _TABLE[:1] or "customProperties" in place:
-        return ""
     if place[-1] in ("unique", "relationships") and part:
         return str(place[-1])
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):

@@ -83,6 +83,9 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except ValueError as error:  # a number too long to be read
             raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
+        except (AttributeError, KeyError, IndexError):  # PyYAML raises them for an explicit tag, like `!!bool x`
+            problem = f"{node.value!r} is not a value of the type {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
 
 _AS_TEXT = {"tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}

@@ -47,6 +47,15 @@ def test_what_is_not_judged_is_told_with_its_line():
     ]
 
 
+@pytest.mark.parametrize("value", ["{1: low, 2: high}", "{yes: 1}", "{<<: {a: b}}", "{2026-01-01: x}"])
+def test_values_of_other_tools_may_have_any_keys(value: str) -> None:
+    text = EVENTS.replace(
+        b"customProperties:\n", f"customProperties:\n  - {{property: acme.levels, value: {value}}}\n".encode()
+    )
+    parse_contract(text, "events.yaml")
+    assert unjudged(text, "events.yaml") == []
+
+
 def with_custom(name: str) -> bytes:
     return EVENTS.replace(
         b"customProperties:\n", f"customProperties:\n  - {{property: {name}, value: rescue}}\n".encode()
