@@ -14,7 +14,7 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
 from lakeproof.contracts.read.source import YamlPath
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind, Product
+from lakeproof.gold.model import WINDOW_DAY, WINDOW_END, WINDOW_START, Kind, Product
 from lakeproof.gold.product_file import (
     Model,
     WindowDocument,
@@ -47,7 +47,7 @@ from lakeproof.gold.samples import (
 from lakeproof.gold.window import duration_at, read_window
 from lakeproof.topics import topic_name
 
-_RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
+_RESERVED = (WINDOW_START, WINDOW_END, WINDOW_DAY, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
 _MAX_READINGS = 100_000
 
 

@@ -245,6 +245,7 @@ def options(logical, physical=None, **options):
         ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: expected a list, got "),
         ({"logicalType": "array", "items": {"logicalType": "string"}, "primaryKey": True}, "f: only a scalar"),
         ({"name": "ID", "logicalType": "string"}, "ID: the fields 'id' and 'ID' would be one column"),
+        ({"name": "at_day", "logicalType": "date"}, "at_day: the name 'at_day' is reserved"),
         ({"name": "a b", "logicalType": "string"}, "a b: 'a b' is not a valid name for a property"),
         ({"name": "1a", "logicalType": "string"}, "'1a'"),
         ({"name": "ä", "logicalType": "string"}, "'ä'"),
@@ -442,6 +443,18 @@ def test_the_names_that_no_stream_may_have_are_those_of_its_tables():
 def test_no_bytes_cause_anything_but_a_usage_error(text):
     with pytest.raises(UsageError):
         parse_contract(text, "x.yaml")
+
+
+def test_no_field_has_the_name_of_the_partition():
+    day = {"name": "at_day", "logicalType": "date"}
+    event = {"name": "event", "logicalType": "object", "properties": [dict(AT), day]}
+    nested = {"customProperties": [{"property": "eventTime", "value": "event.at"}]}
+    with pytest.raises(UsageError, match=r"event\.at_day: the name 'at_day' is reserved"):
+        parse(event, **nested)
+    with pytest.raises(UsageError, match="x: missing logicalType"):
+        parse({"name": "x"}, customProperties=[{"property": "eventTime", "value": "y.x"}])
+    assert len(parse(day | {"name": "AT_DAY"}, event).fields) == 4
+    assert len(parse(day, event | {"properties": [dict(AT)]}, **nested).fields) == 4
 
 
 def test_a_composite_key_keeps_its_order():

@@ -174,13 +174,15 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
     check_derived(fields, lambda name: places[name], problems)
     primary_key = _primary_key(properties, fields, places, problems)
     customs = document.customProperties or []
+    event_time = problems.read(_event_time, customs, fields, problems) or ""
+    _check_partition(event_time, properties, problems)
     return Contract(
         stream=stream,
         version=document.version or "",
         digest=digest,
         fields=fields,
         primary_key=primary_key,
-        event_time=problems.read(_event_time, customs, fields, problems) or "",
+        event_time=event_time,
         drift=problems.read(_drift, customs) or DriftPolicy.FREEZE,
         rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
@@ -243,6 +245,21 @@ def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], pr
         f"Set it to the timestamp field that says when a record happened. Timestamp fields of the contract: {names}.",
         lacks=EVENT_TIME,
     )
+
+
+def _check_partition(event_time: str, properties: Sequence[SchemaProperty], problems: Problems) -> None:
+    """Report a field with the path of the tables' partition, which Iceberg refuses."""
+    *within, name = event_time.split(".")
+    place = _FIELDS
+    for step in within:
+        found = next(((index, item) for index, item in enumerate(properties) if item.name == step), None)
+        if found is None:  # could not be read
+            return
+        place, properties = (*place, found[0], "properties"), found[1].properties or []
+    for index, item in enumerate(properties):
+        if item.name == f"{name}_day":
+            message = f"the name {item.name!r} is reserved: the tables are partitioned by the day of {event_time}."
+            problems.report((*place, index, "name"), message, "Use another name.")
 
 
 def _drift(customs: Sequence[CustomProperty]) -> DriftPolicy:
