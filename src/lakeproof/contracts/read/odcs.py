@@ -85,7 +85,7 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
-    """List the requirements of a contract that are not checked here, with their lines."""
+    """List what is not checked, or probably read otherwise than meant, with the lines in a contract."""
     source = read_source(text, origin)
     found = []
     for place, span in source.keys.items():
@@ -97,19 +97,26 @@ def unjudged(text: bytes, origin: str) -> list[str]:
                 part = part[step]
         except (KeyError, TypeError, IndexError):  # a key that is not text, or a merged one
             continue
-        what = _unjudged(place, part)
+        what = _unjudged(place, part) or _other_integer(part, source.written(place))
         if what:
             field = _field_at(source.document, place)
-            found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what} is not checked.")
+            found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what}.")
     return found
 
 
 def _unjudged(place: YamlPath, part: Any) -> str:
     if place[-1] in ("unique", "relationships") and part:
-        return str(place[-1])
+        return f"{place[-1]} is not checked"
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
-        return f"quality of the type {part.get('type') or 'library'}"
+        return f"quality of the type {part.get('type') or 'library'} is not checked"
     return ""
+
+
+def _other_integer(part: Any, written: str) -> str:
+    # Refusing them would make recorded contracts unreadable.
+    if isinstance(part, bool) or not isinstance(part, int) or written in ("", str(part)):
+        return ""
+    return f"{written} is read as the integer {part}; as text, it needs quotes"
 
 
 def _plain_enums(part: Any) -> Any:

@@ -58,6 +58,11 @@ class Source:
             place = place[:-1]
         return self.keys.get(place, Span(1, 1, 1))
 
+    def written(self, place: YamlPath) -> str:
+        """The text of a value on the line of its key; empty for others."""
+        span = self.values.get(place)
+        return self.text[span.line - 1][span.column - 1 :][: span.length] if span else ""
+
     def excerpt(self, span: Span) -> str:
         """The line of a span with carets below it."""
         return _excerpt(self.text, span)
