@@ -203,7 +203,12 @@ class _Concern(BaseModel):
     """A group of settings. Pickles contain no secrets: the process that loads one takes them from its environment."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, validate_by_alias=True, validate_by_name=True
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+        allow_inf_nan=False,
     )
     secrets: ClassVar[tuple[str, ...]] = ()  # fields with secrets, and with names that belong to them
 

@@ -63,13 +63,16 @@ def view_statements(settings: Settings) -> Iterator[str]:
 
 
 def streams(settings: Settings) -> list[str]:
-    """Return the names of streams with a contract, or with a folder in a local landing zone."""
-    names = {path.stem for path in settings.contracts.glob("*.yaml")}
+    """Return the names of streams with a contract, or with a folder in a local landing zone.
+
+    Of names that differ only by case, which would be one view, there is one: that of the contract.
+    """
+    names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     if settings.landing.uri.startswith("file://"):
         folder = local_path(settings.landing.uri)
         if folder.is_dir():
-            names |= {path.name for path in folder.iterdir() if path.is_dir() and path.name.isidentifier()}
-    return sorted(names)
+            names += sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name.isidentifier())
+    return sorted({name.lower(): name for name in reversed(names)}.values())
 
 
 def _streams_to_show(settings: Settings) -> list[str]:

@@ -68,6 +68,9 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
         ("LAKE_LANDING_LOG_URI", "http://there"),
         *((f"LAKE_MAINTENANCE_{name}", "inf") for name in ("EVERY_MINUTES", "KEEP_HOURS", "ORPHAN_HOURS")),
         ("LAKE_MAINTENANCE_KEEP_HOURS", "1e9"),
+        ("LAKE_SETTLE_SECONDS", "inf"),
+        ("LAKE_KAFKA_TIMEOUT_SECONDS", "inf"),
+        ("LAKE_SWEEP_SECONDS", "nan"),
         ("LAKE_HOME", "s3://bucket"),
         ("LAKE_LANDING", "s3:/bucket"),
         *(

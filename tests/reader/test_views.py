@@ -59,6 +59,16 @@ def test_streams_have_a_contract_or_a_folder(lake_settings: Settings) -> None:
         assert rows(session, "SELECT text FROM landing.orders") == [("{}",)]
 
 
+def test_streams_differ_by_more_than_case(lake_settings: Settings) -> None:
+    """DuckDB has one view for such names; a folder may be a typo of a producer."""
+    storage = open_storage(lake_settings.landing.uri, lake_settings.s3)
+    for folder in ("Events", "Orders", "events", "orders"):
+        storage.write_new(f"{lake_settings.landing.uri}/{folder}/a.json", b"{}")
+    assert streams(lake_settings) == ["Orders", "clickstream", "events", "sensors"]
+    with connect(lake_settings) as session:
+        assert rows(session, "SELECT text FROM landing.events") == [("{}",)]
+
+
 def test_dead_letters_read_as_text(lake: Settings) -> None:
     with connect(lake) as session:
         found = rows(session, "SELECT raw, reasons[1].code FROM dead_letters_text.events ORDER BY _position")

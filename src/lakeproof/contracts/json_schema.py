@@ -6,6 +6,7 @@ makes a dead letter: unknown fields are allowed, and so is any value where null 
 """
 
 import json
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -79,8 +80,10 @@ def _of_field(field: Field, drift: DriftPolicy) -> dict[str, Any]:
         return _optional(field.type, drift) | description
     kind = _of_type(field.type, drift) if field.time == ISO_8601 else _of_time(field.time, field.constraints)
     schema = kind | _of_constraints(field.constraints)
-    if field.allowed:
-        schema["enum"] = [value for text in field.allowed for value in _values(text, field.type)]
+    allowed = [value for text in field.allowed for value in _values(text, field.type)]
+    # Validators read 1e400 as infinity, which JSON cannot express: then the schema allows all values.
+    if allowed and not any(isinstance(value, float) and math.isinf(value) for value in allowed):
+        schema["enum"] = allowed
     schema |= description
     return schema if field.required else _or_null(schema)
 
@@ -158,13 +161,13 @@ def _number(bound: Bound) -> int | float | None:
 
 
 def _values(text: str, kind: Type) -> list[Any]:
-    """Return the JSON values of an allowed text: for a scalar, both ``"1"`` and 1."""
+    """Return the JSON values of an allowed text: for a scalar, both ``"1"`` and 1; infinity for a number like 1e400."""
     values: list[Any] = []
     if kind in (PrimitiveType.STRING, PrimitiveType.SCALAR, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
         values.append(text)
     if kind not in (PrimitiveType.STRING, PrimitiveType.TIMESTAMP, PrimitiveType.DATE):
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=lambda _: None)  # NaN is text, and no number of JSON
         except ValueError:
             return values
         if value is not None and not isinstance(value, str | list | dict):

@@ -14,6 +14,7 @@ from lakeproof.gold.meaning import meaning
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+WINDOW_DAY = f"{WINDOW_START}_day"  # name of the partition of the tables, which no column can have
 
 
 class Kind(StrEnum):

@@ -14,7 +14,19 @@ from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, located_at, read_document, validated
 from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.errors import UsageError, expected
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Key, Kind, Measure, Product, Publish, Sink, SinkKind, Window
+from lakeproof.gold.model import (
+    WINDOW_DAY,
+    WINDOW_END,
+    WINDOW_START,
+    Key,
+    Kind,
+    Measure,
+    Product,
+    Publish,
+    Sink,
+    SinkKind,
+    Window,
+)
 from lakeproof.gold.window import read_session, read_window
 from lakeproof.topics import topic_name
 
@@ -324,8 +336,8 @@ def _check_columns(columns: Mapping[YamlPath, str], problems: Problems) -> None:
     seen: dict[str, str] = {}
     for place, name in columns.items():
         folded = name.lower()
-        if folded in (WINDOW_START, WINDOW_END):
-            message, hint = f"the name {name!r} is reserved.", "The table has a column of this name."
+        if folded in (WINDOW_START, WINDOW_END, WINDOW_DAY):
+            message, hint = f"the name {name!r} is reserved.", "The table has a column or a partition of this name."
         elif folded in seen:
             message = f"{seen[folded]!r} and {name!r} would be one column in SQL."
             hint = "Remove or rename one of them."

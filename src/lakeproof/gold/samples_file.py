@@ -1,6 +1,7 @@
 """Read a data product of the kind ``samples`` from its file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +13,9 @@ from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import Field, PrimitiveType, type_name
 from lakeproof.contracts.read.names import identifier
 from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.contracts.read.source import YamlPath, read_source
 from lakeproof.errors import UsageError
-from lakeproof.gold.model import WINDOW_END, WINDOW_START, Kind, Product
+from lakeproof.gold.model import WINDOW_DAY, WINDOW_END, WINDOW_START, Kind, Product
 from lakeproof.gold.product_file import (
     Model,
     WindowDocument,
@@ -47,7 +48,7 @@ from lakeproof.gold.samples import (
 from lakeproof.gold.window import duration_at, read_window
 from lakeproof.topics import topic_name
 
-_RESERVED = (WINDOW_START, WINDOW_END, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
+_RESERVED = (WINDOW_START, WINDOW_END, WINDOW_DAY, ROLES, DETECTOR, DETECTED_AT, MINIMUM, MAXIMUM)
 _MAX_READINGS = 100_000
 
 
@@ -106,13 +107,23 @@ def load_any(folder: Path, name: str, contract_of: Callable[[str], Contract]) ->
 def load_samples(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Samples:
     """Read ``folder/name.yaml``."""
     text, origin = product_text(folder, name)
-    return parse_samples(text, origin, name, contract_of, [each for each in product_names(folder) if each != name])
+    others = [each for each in product_names(folder) if each != name]
+    return parse_samples(text, origin, name, contract_of, [*others, *_anomalies(folder, others)])
+
+
+def _anomalies(folder: Path, products: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the tables of anomalies of some products."""
+    for name in products:
+        with suppress(UsageError):  # reported for that product
+            document = read_source(*product_text(folder, name)).document
+            if isinstance(document, dict) and isinstance(document.get("anomalies"), str):
+                yield document["anomalies"]
 
 
 def parse_samples(
     text: bytes, origin: str, name: str, contract_of: Callable[[str], Contract], others: Sequence[str] = ()
 ) -> Samples:
-    """Read a product of samples from the bytes of its file; see :func:`load_samples`."""
+    """Read a product of samples from the bytes of its file; `others` are the names of other tables of gold."""
 
     def read(document: Any, problems: Problems) -> Samples | None:
         return _samples(document, name, contract_of, others, problems)
@@ -167,7 +178,8 @@ def _check_anomalies(document: _Document, others: Sequence[str]) -> None:
     place = ("anomalies",)
     name = identifier(document.anomalies, place, "a table").lower()
     if name in {document.name.lower(), *(other.lower() for other in others)}:
-        raise ContractError(place, f"{document.anomalies!r} is the name of a product.", "Use another name.")
+        message = f"{document.anomalies!r} is the name of a product, or of the anomalies of another one."
+        raise ContractError(place, message, "Use another name.")
 
 
 def _field(name: str, place: YamlPath, contract: Contract, *kinds: PrimitiveType) -> Field:

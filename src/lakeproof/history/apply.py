@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.contracts.diff import Change, changes
+from lakeproof.contracts.read.names import OTHER_TABLES
 from lakeproof.errors import UsageError
 from lakeproof.history.applied import Applied, applied_contracts, record
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.columns import evolve, lacking
+from lakeproof.tables.columns import evolve, lacking, renamed_columns, wider
 from lakeproof.tables.names import silver_tables, stream_tables
 from lakeproof.tables.schemas import bronze_schema, ensure_silver_tables, ensure_tables
 
@@ -58,7 +59,9 @@ def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan
     past = applied_contracts(catalog, stream)
     bronze = table_or_none(catalog, stream_tables(stream).bronze)
     before = past[-1].contract() if past else None
-    if before is None and bronze is not None:
+    if bronze is None:
+        _check_names_free(catalog, stream, origin)
+    elif before is None:
         _check_made_by(contract, bronze)
     found = changes(before, contract) if before else ()
     _check_possible(contract, before, found)
@@ -68,6 +71,7 @@ def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan
         # Missing columns of lakeproof's own are not part of the contract.
         own = {path for path in bronze_schema(before or contract).column_names if path.startswith("_")}
         columns = [path for path in lacking(bronze.schema(), bronze_schema(contract)) if path not in own]
+        _check_not_ahead(contract, bronze)
     return Plan(contract, text, past, found, tuple(columns), bronze is None)
 
 
@@ -133,6 +137,18 @@ def _check_version(contract: Contract, past: Sequence[Applied]) -> None:
                 )
 
 
+def _check_names_free(catalog: "Catalog", stream: str, origin: str) -> None:
+    """Check that no table of a new stream is one of another stream, also if that was created first."""
+    for ending in OTHER_TABLES:
+        for other in {f"{stream}{ending}", stream.removesuffix(ending)} - {stream}:
+            if catalog.table_exists(stream_tables(other).bronze):
+                raise UsageError(
+                    f"The stream {stream} cannot be created beside the stream {other}: two of their tables would have "
+                    "the same name.",
+                    f"Rename {origin}, and the stream in it.",
+                )
+
+
 def _check_made_by(contract: Contract, bronze: "Table") -> None:
     """Check that tables without a recorded contract were created under this contract."""
     expected, found = bronze_schema(contract), bronze.schema()
@@ -142,4 +158,22 @@ def _check_made_by(contract: Contract, bronze: "Table") -> None:
             f"The lake has no record of the contract of bronze.{contract.stream}, and contract {contract.version} "
             f"does not match the table: {', '.join(fields)} differ.",
             f"Restore the old contract, run `lakeproof contract apply {contract.stream}`, then apply this one.",
+        )
+
+
+def _check_not_ahead(contract: Contract, bronze: "Table") -> None:
+    """Refuse a contract without the changes that an interrupted `apply` of another one has made to the columns."""
+    known, has = {*contract.renamed, *(field.name for field in contract)}, bronze.schema()
+    begun = [
+        f"renaming {old} to {new}"
+        for old, new in renamed_columns(bronze.properties).items()
+        if new not in known and new in has.column_names
+    ]
+    if widened := wider(has, bronze_schema(contract)):
+        begun.append(f"widening {', '.join(widened)}")
+    if begun:
+        raise UsageError(
+            f"Applying another contract of {contract.stream} was interrupted: it was {', and '.join(begun)}. "
+            f"Contract {contract.version} does not have these changes.",
+            "Apply that contract again, or make the same changes in this one.",
         )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeproof.errors import UnavailableError, UsageError
@@ -18,6 +19,19 @@ def lacking(table: "Schema", target: "Schema") -> list[str]:
     """Return paths of columns of `target` that a table lacks or has with another type."""
     kinds = {path: _kind(table, path) for path in table.column_names}
     return [path for path in target.column_names if kinds.get(path) != _kind(target, path)]
+
+
+def wider(table: "Schema", target: "Schema") -> list[str]:
+    """Return paths of columns that a table has with a wider type than `target`."""
+    from pyiceberg.exceptions import ResolveError
+    from pyiceberg.schema import promote
+
+    found = []
+    for path in lacking(table, target):
+        with suppress(ResolveError, ValueError):  # no promotion, or no such column
+            promote(target.find_field(path).field_type, table.find_field(path).field_type)
+            found.append(path)
+    return found
 
 
 def evolve(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from lakeproof.contracts import (
     ISO_8601,
     Contract,
+    DecimalType,
     DriftPolicy,
     Field,
     ListType,
@@ -16,6 +17,9 @@ from lakeproof.contracts import (
     Type,
 )
 from lakeproof.contracts.diff import accepts_times
+
+# Types whose values are written with other texts than landed: 1.0 as 1. So are decimals: 19 as 19.00.
+_OTHER_TEXT = (PrimitiveType.FLOAT, PrimitiveType.DOUBLE, PrimitiveType.TIMESTAMP)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,10 @@ def _fields(
 def _field(old: Field, new: Field, path: str, times: dict[str, TimeForm], unseen: list[str]) -> Field:
     if isinstance(old.type, ObjectType) and isinstance(new.type, ObjectType):
         return replace(new, type=ObjectType(_fields(old.type.fields, new.type.fields, f"{path}.", times, unseen)))
+    if new.allowed and (isinstance(new.type, DecimalType) or new.type in _OTHER_TEXT):
+        if not old.allowed or not set(old.allowed) <= set(new.allowed):
+            unseen.append(f"{path}: whether the text of a value is allowed. Each value counts as allowed")
+        new = replace(new, allowed=())
     if PrimitiveType.TIMESTAMP in (old.type, new.type):
         if old.type is new.type and (old.time == new.time or accepts_times(new.time, old.time)):
             return replace(new, time=ISO_8601)

@@ -238,9 +238,14 @@ def options(logical, physical=None, **options):
             {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "aA"]},
             "f.A: .* one column",
         ),
+        (
+            {"logicalType": "object", "properties": [{"name": n, "logicalType": "string"} for n in "xx"]},
+            "f.x: the fields 'x' and 'x' would be one column",
+        ),
         ({"logicalType": "object", "properties": dict(KEY)}, "f: properties: expected a list, got "),
         ({"logicalType": "array", "items": {"logicalType": "string"}, "primaryKey": True}, "f: only a scalar"),
         ({"name": "ID", "logicalType": "string"}, "ID: the fields 'id' and 'ID' would be one column"),
+        ({"name": "at_day", "logicalType": "date"}, "at_day: the name 'at_day' is reserved"),
         ({"name": "a b", "logicalType": "string"}, "a b: 'a b' is not a valid name for a property"),
         ({"name": "1a", "logicalType": "string"}, "'1a'"),
         ({"name": "ä", "logicalType": "string"}, "'ä'"),
@@ -353,9 +358,12 @@ def test_the_event_time_may_be_within_objects():
         (b"", r"things.yaml:1:\d+: not a contract"),
         (b"[]", r"things.yaml:1:\d+: not a contract"),
         (b"just text", r"things.yaml:1:\d+: not a contract"),
-        (b"\xff\xfe\x00", r"things.yaml:1:\d+: not valid YAML"),
+        (b"\xff\xfe\x00", "things.yaml: expected UTF-8, got UTF-16"),
         ("ä: ä\n\nb: \x00".encode(), r"things.yaml:3:\d+: not valid YAML"),
         (b"a: 1\nb: \xe4", r"things.yaml:2:\d+: not valid YAML"),
+        (b"a: !!timestamp foo", "things.yaml:1:4: not valid YAML: 'foo' is not a value of the type timestamp"),
+        (b"a: !!bool foo", "things.yaml:1:4: not valid YAML: 'foo' is not a value of the type bool"),
+        (b"a: !!int ''", "things.yaml:1:4: not valid YAML: '' is not a value of the type int"),
         (b"a: 1\nb: !!python/object:os.system {}", r"things.yaml:2:\d+: not valid YAML"),
         (b"a: 1\nb: " + b"1" * 5_000, r"things.yaml:2:\d+: not valid YAML"),
         (b"[" * 5000, r"things.yaml:1:\d+: not valid YAML"),
@@ -417,6 +425,15 @@ def test_no_stream_has_the_name_of_a_table_of_another_one(tmp_path, ending):
     assert "Rename" in caught.value.hint
 
 
+def test_streams_differ_by_more_than_case(tmp_path):
+    text = (FOLDER / "events.yaml").read_text()
+    (tmp_path / "events.yaml").write_text(text)
+    (tmp_path / "Events.yaml").write_text(text.replace("- name: events\n", "- name: Events\n"))
+    for name, other in (("events", "Events"), ("Events", "events")):
+        with pytest.raises(UsageError, match=f"cannot be named {name} beside a stream {other}"):
+            load_contract(tmp_path, name)
+
+
 def test_the_names_that_no_stream_may_have_are_those_of_its_tables():
     tables = [*astuple(stream_tables("x")), *astuple(silver_tables("x"))]
     assert {name.partition(".")[2] for name in tables} == {"x", *(f"x{ending}" for ending in OTHER_TABLES)}
@@ -426,6 +443,18 @@ def test_the_names_that_no_stream_may_have_are_those_of_its_tables():
 def test_no_bytes_cause_anything_but_a_usage_error(text):
     with pytest.raises(UsageError):
         parse_contract(text, "x.yaml")
+
+
+def test_no_field_has_the_name_of_the_partition():
+    day = {"name": "at_day", "logicalType": "date"}
+    event = {"name": "event", "logicalType": "object", "properties": [dict(AT), day]}
+    nested = {"customProperties": [{"property": "eventTime", "value": "event.at"}]}
+    with pytest.raises(UsageError, match=r"event\.at_day: the name 'at_day' is reserved"):
+        parse(event, **nested)
+    with pytest.raises(UsageError, match="x: missing logicalType"):
+        parse({"name": "x"}, customProperties=[{"property": "eventTime", "value": "y.x"}])
+    assert len(parse(day | {"name": "AT_DAY"}, event).fields) == 4
+    assert len(parse(day, event | {"properties": [dict(AT)]}, **nested).fields) == 4
 
 
 def test_a_composite_key_keeps_its_order():

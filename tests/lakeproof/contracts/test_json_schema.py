@@ -139,3 +139,16 @@ def test_what_a_schema_says_where_values_may_drift(policy: DriftPolicy) -> None:
     told = json_schema(contract)["properties"]["may"]
     goes = {DriftPolicy.RESCUE: "rescued", DriftPolicy.DISCARD: "discarded"}[policy]
     assert told == {"$comment": f"expected: int; other values are {goes}", "description": "told"}
+
+
+@pytest.mark.parametrize("kind", [PrimitiveType.SCALAR, PrimitiveType.DOUBLE])
+def test_a_schema_is_valid_json(kind: PrimitiveType) -> None:
+    """JSON has no NaN, and validators read 1e400 as infinity."""
+    field = Field("a", kind, required=True, allowed=("NaN", "-Infinity", "1"))
+    for allowed, expected in (((), ["NaN", "-Infinity", "1", 1]), (("1e400",), None)):
+        contract = Contract("s", "1", "", (replace(field, allowed=field.allowed + allowed),), (), "")
+        schema = json_schema(contract)
+        json.dumps(schema, allow_nan=False)
+        if kind is PrimitiveType.SCALAR:
+            assert schema["properties"]["a"].get("enum") == expected
+            validator(contract).validate({"a": float("1e400")} if allowed else {"a": "NaN"})

@@ -152,6 +152,7 @@ MISTAKES = [
     ("spent: sum(total)", "spent: sum(amount)", 10, "measures.spent: invalid measure: unknown field amount."),
     ("spent:", "_spent:", 10, "measures._spent: '_spent' is not a valid name for a measure."),
     ("spent:", "Window_End:", 10, "measures.Window_End: the name 'Window_End' is reserved."),
+    ("spent:", "window_start_day:", 10, "measures.window_start_day: the name 'window_start_day' is reserved."),
     ("spent:", "CUSTOMER:", 10, "measures.CUSTOMER: 'customer' and 'CUSTOMER' would be one column in SQL."),
     ("spent:", "Orders:", 10, "measures.Orders: 'orders' and 'Orders' would be one column in SQL."),
     ("spent:", "orders:", 10, "not valid YAML: duplicate key 'orders'."),

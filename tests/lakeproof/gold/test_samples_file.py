@@ -157,3 +157,16 @@ def test_kinds_are_read_apart(tmp_path: Path) -> None:
     assert names_of_kind(tmp_path, ["sensors"], Kind.WINDOWS) == ["odd"]
     with pytest.raises(UsageError, match="kind: "):
         load_product(tmp_path, "odd", contract_of)
+
+
+def test_no_two_products_have_the_same_anomalies(tmp_path: Path) -> None:
+    def contract_of(_stream: str) -> Contract:
+        return parse_contract(CONTRACT.encode(), "sensors.yaml")
+
+    (tmp_path / "sensor_samples.yaml").write_text(TEXT)
+    (tmp_path / "broken.yaml").write_text("a: [")
+    assert load_samples(tmp_path, "sensor_samples", contract_of).anomalies == "sensor_anomalies"
+    other = TEXT.replace("name: sensor_samples", "name: others").replace("sensor_anomalies", "Sensor_Anomalies")
+    (tmp_path / "others.yaml").write_text(other)
+    with pytest.raises(UsageError, match="'Sensor_Anomalies' is the name of a product, or of the anomalies of another"):
+        load_samples(tmp_path, "others", contract_of)

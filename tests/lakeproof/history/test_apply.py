@@ -138,6 +138,23 @@ def test_before_there_are_tables_it_makes_them(lake_settings: Settings, tmp_path
     assert (lake.versions(), lake.current()) == (["1.0.0"], "1.0.0")
 
 
+@pytest.mark.parametrize("taken", ["orders", "orders_late"])
+def test_a_new_stream_cannot_have_tables_of_another_one(lake_settings: Settings, tmp_path: Path, taken: str) -> None:
+    lake = Lake(lake_settings.model_copy(update={"contracts": tmp_path / "contracts"}))
+    write_contract(lake.settings, "1.0.0")
+    path = lake.settings.contracts / "orders.yaml"
+    text = path.read_text()
+    path.unlink()
+    path.with_stem(taken).write_text(text.replace("name: orders", f"name: {taken}"))
+    adopt(lake.catalog, lake.settings, taken, lake.log)
+    path.with_stem(taken).unlink()
+    (new,) = {"orders", "orders_late"} - {taken}
+    path.with_stem(new).write_text(text.replace("name: orders", f"name: {new}"))
+    with pytest.raises(UsageError, match=f"{new} cannot be created beside the stream {taken}") as caught:
+        plan(lake.catalog, lake.settings, new)
+    assert str(path.with_stem(new)) in caught.value.hint
+
+
 REFUSED: dict[str, list[str]] = {
     "count: required field removed (its column stays: deprecate the field, then drop it)": V1[1:],
     "ratio: optional field removed (its column stays: deprecate the field, then drop it)": (
@@ -370,6 +387,42 @@ def test_after_a_crash_at_any_step_doing_it_again_finishes(
     due = ["1.0.0"] if first else ["1.0.0", "1.1.0"]
     assert (lake.versions(), lake.current()) == (due, due[-1])
     assert len(lake.table().metadata.schemas) == len(due)
+
+
+ALIAS = "{name: alias, logicalType: string, customProperties: [{property: renamedFrom, value: nick}]}"
+
+
+@pytest.mark.parametrize(
+    ("begun", "says"),
+    [
+        ([*V1[:-2], ALIAS, V1[-1]], "it was renaming nick to alias"),
+        (["{name: count, logicalType: integer, required: true}", *V1[1:]], "it was widening count"),
+        (V2, "it was renaming nick to alias, and widening count, .*ratio"),
+    ],
+)
+def test_after_a_crash_an_older_contract_is_refused(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, begun: list[str], says: str
+) -> None:
+    def crash(*_arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    write_contract(lake.settings, "1.1.0", begun)
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "record", crash)
+        with pytest.raises(KeyboardInterrupt):
+            lake.apply()
+    left = lake.table().schema()
+    other = [*V1[:-2], ALIAS.replace("alias", "other"), V1[-1]]
+    for version, fields in (("1.0.0", V1), ("1.1.0", other)):
+        write_contract(lake.settings, version, fields)
+        for attempt in (lake.apply, lake.start):
+            with pytest.raises(UsageError, match=f"another contract of orders was interrupted: {says}") as caught:
+                attempt()
+            assert "Apply that contract again" in caught.value.hint
+    assert (lake.table().schema(), lake.versions()) == (left, ["1.0.0"])
+    write_contract(lake.settings, "1.2.0", [*begun, "{name: more, logicalType: string}"])
+    lake.apply()
+    assert lake.versions() == ["1.0.0", "1.2.0"]
 
 
 def test_a_lake_from_before_is_recorded_as_it_is(lake_settings: Settings, tmp_path: Path) -> None:

@@ -305,6 +305,32 @@ def test_what_the_columns_cannot_tell_is_said(lake_settings: Settings, tmp_path:
     assert [text.split(" ")[0].rstrip(":") for text in said] == ["f", "t", "old"]
 
 
+def test_allowed_values_of_columns_without_the_landed_text(lake_settings: Settings, tmp_path: Path) -> None:
+    """A column has 19.00, 1 and a time for 19, 1.0 and the text of the time, which alone are allowed."""
+    text = contract_text(
+        [
+            FIELDS[0],
+            "{name: total, logicalType: number, physicalType: 'decimal(5,2)', enum: [7, 19]}",
+            "{name: f, logicalType: number, physicalType: float, enum: [1.0]}",
+            "{name: d, logicalType: number, enum: [1.0]}",
+            f"{{name: t, logicalType: timestamp, enum: [{AT}]}}",
+            "{name: n, logicalType: integer, enum: [1, 2]}",
+            "{name: o, logicalType: object, properties: [{name: d, logicalType: number, enum: [1.0]}]}",
+        ]
+    )
+    lake = Lake(lake_settings, tmp_path, text)
+    lake.apply()
+    lake.land(batch({"total": 19, "f": 1.0, "d": 1.0, "t": AT, "n": 2, "o": {"d": 1.0}}))
+    more = text.replace("version: 1.0.0", "version: 2.0.0").replace("enum: [1.0]", "enum: [1.0, 2.0]")
+    for same in (text, more):
+        found = ask(lake, same)
+        assert (moves(found), found.unseen) == ({("stays", "", ""): 1}, ())
+    found = ask(lake, more.replace("[7, 19]", "[7]").replace("[1, 2]", "[1]"))
+    assert moves(found) == {("to_dead_letters", "", "not_allowed"): 1}
+    assert found.bronze.moves[Change.TO_DEAD_LETTERS, "", "not_allowed"].examples[0].path == "$.n"
+    assert [said.partition(":")[0] for said in found.unseen] == ["total"]
+
+
 HOSTILE = ['"', "\\", "\n\t\x00\x7f", "é☃\U0001f600", "']\\'", "\\u0041", "$.a", "", "a,b:{}[]"]
 
 

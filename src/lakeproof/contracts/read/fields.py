@@ -43,11 +43,13 @@ def read_fields(properties: Sequence[SchemaProperty], place: YamlPath, problems:
             continue
         fields.append(field)
         for at, name in (("name", field.name), *(("customProperties", name) for name in field.former_names)):
-            twin = folded.setdefault(name.lower(), name)
-            if twin is not name:
+            key = name.lower()
+            if key not in folded:
+                folded[key] = name
+            else:
                 problems.report(
                     (*place, index, at),
-                    f"the fields {twin!r} and {name!r} would be one column in SQL.",
+                    f"the fields {folded[key]!r} and {name!r} would be one column in SQL.",
                     "Remove or rename one of them.",
                 )
     return tuple(fields)

@@ -1,6 +1,7 @@
 """Read a contract from its Open Data Contract Standard v3 file."""
 
 import hashlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,12 @@ def contract_text(folder: Path, stream: str) -> bytes:
             f"No contract found for the stream {stream!r} at {path}.",
             f"Contracts in this folder: {known}. Run in the project's folder, or set LAKE_CONTRACTS.",
         )
+    for file in folder.glob("*.yaml"):
+        if file.stem != stream and file.stem.lower() == stream.lower():
+            raise UsageError(
+                f"A stream cannot be named {stream} beside a stream {file.stem}: SQL ignores case.",
+                f"Rename one of the two files in {folder}, and the stream in it.",
+            )
     for ending in OTHER_TABLES:
         other = stream.removesuffix(ending)
         if other != stream and (folder / f"{other}.yaml").is_file():
@@ -68,6 +75,8 @@ def contract_text(folder: Path, stream: str) -> bytes:
 
 def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
     """Read a contract from the bytes of its file."""
+    if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):  # YAML may be UTF-16, but the lake records contracts as text
+        raise UsageError(f"{origin}: expected UTF-8, got UTF-16.", "Save the file as UTF-8.")
 
     def read(document: Any, problems: Problems) -> Contract | None:
         return _contract(_plain_enums(document), hashlib.sha256(text).hexdigest(), stream, problems)
@@ -76,28 +85,38 @@ def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contr
 
 
 def unjudged(text: bytes, origin: str) -> list[str]:
-    """List the requirements of a contract that are not checked here, with their lines."""
+    """List what is not checked, or probably read otherwise than meant, with the lines in a contract."""
     source = read_source(text, origin)
     found = []
     for place, span in source.keys.items():
+        if place[:1] != _TABLE[:1] or "customProperties" in place:
+            continue
         part = source.document
-        for step in place:
-            part = part[step]
-        what = _unjudged(place, part)
+        try:
+            for step in place:
+                part = part[step]
+        except (KeyError, TypeError, IndexError):  # a key that is not text, or a merged one
+            continue
+        what = _unjudged(place, part) or _other_integer(part, source.written(place))
         if what:
             field = _field_at(source.document, place)
-            found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what} is not checked.")
+            found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what}.")
     return found
 
 
 def _unjudged(place: YamlPath, part: Any) -> str:
-    if place[:1] != _TABLE[:1] or "customProperties" in place:
-        return ""
     if place[-1] in ("unique", "relationships") and part:
-        return str(place[-1])
+        return f"{place[-1]} is not checked"
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
-        return f"quality of the type {part.get('type') or 'library'}"
+        return f"quality of the type {part.get('type') or 'library'} is not checked"
     return ""
+
+
+def _other_integer(part: Any, written: str) -> str:
+    # Refusing them would make recorded contracts unreadable.
+    if isinstance(part, bool) or not isinstance(part, int) or written in ("", str(part)):
+        return ""
+    return f"{written} is read as the integer {part}; as text, it needs quotes"
 
 
 def _plain_enums(part: Any) -> Any:
@@ -162,13 +181,15 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
     check_derived(fields, lambda name: places[name], problems)
     primary_key = _primary_key(properties, fields, places, problems)
     customs = document.customProperties or []
+    event_time = problems.read(_event_time, customs, fields, problems) or ""
+    _check_partition(event_time, properties, problems)
     return Contract(
         stream=stream,
         version=document.version or "",
         digest=digest,
         fields=fields,
         primary_key=primary_key,
-        event_time=problems.read(_event_time, customs, fields, problems) or "",
+        event_time=event_time,
         drift=problems.read(_drift, customs) or DriftPolicy.FREEZE,
         rules=read_rules(table.quality or [], properties, live(fields), _TABLE, problems),
         silver=read_silver(customs, primary_key, fields, lambda name: places[name], problems),
@@ -231,6 +252,21 @@ def _event_time(customs: Sequence[CustomProperty], fields: tuple[Field, ...], pr
         f"Set it to the timestamp field that says when a record happened. Timestamp fields of the contract: {names}.",
         lacks=EVENT_TIME,
     )
+
+
+def _check_partition(event_time: str, properties: Sequence[SchemaProperty], problems: Problems) -> None:
+    """Report a field with the path of the tables' partition, which Iceberg refuses."""
+    *within, name = event_time.split(".")
+    place = _FIELDS
+    for step in within:
+        found = next(((index, item) for index, item in enumerate(properties) if item.name == step), None)
+        if found is None:  # could not be read
+            return
+        place, properties = (*place, found[0], "properties"), found[1].properties or []
+    for index, item in enumerate(properties):
+        if item.name == f"{name}_day":
+            message = f"the name {item.name!r} is reserved: the tables are partitioned by the day of {event_time}."
+            problems.report((*place, index, "name"), message, "Use another name.")
 
 
 def _drift(customs: Sequence[CustomProperty]) -> DriftPolicy:

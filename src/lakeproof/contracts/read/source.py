@@ -58,6 +58,11 @@ class Source:
             place = place[:-1]
         return self.keys.get(place, Span(1, 1, 1))
 
+    def written(self, place: YamlPath) -> str:
+        """The text of a value on the line of its key; empty for others."""
+        span = self.values.get(place)
+        return self.text[span.line - 1][span.column - 1 :][: span.length] if span else ""
+
     def excerpt(self, span: Span) -> str:
         """The line of a span with carets below it."""
         return _excerpt(self.text, span)
@@ -83,6 +88,9 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except ValueError as error:  # a number too long to be read
             raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
+        except (AttributeError, KeyError, IndexError):  # PyYAML raises them for an explicit tag, like `!!bool x`
+            problem = f"{node.value!r} is not a value of the type {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
 
 _AS_TEXT = {"tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}

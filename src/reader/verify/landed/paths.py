@@ -10,7 +10,7 @@ Steps = tuple[str | int, ...]
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|(.))")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_read = json.JSONDecoder().raw_decode
+_read = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode  # Python refuses to parse very long integers
 
 
 def parse_path(path: str) -> Steps | None:

@@ -39,6 +39,7 @@ _SHOWN = 60
 _DAY = 86_400 * 1_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _A_DAY = timedelta(days=1)
+_LEAST, _MOST = 1e-60, 1e60  # floats that are not 0 are between these, and so is the middle between two of them
 # The calendar repeats every 400 years: year 0, which Python does not support, is year 2000 shifted by this many days.
 _DAYS_FROM_0_TO_2000 = 5 * 146_097
 
@@ -198,7 +199,7 @@ def _has_value(kind: Type, token: Any, kept: Any, place: Steps, missing: _Missin
                 )
             )
         case DecimalType():
-            return isinstance(token, _Number) and Fraction(Decimal(token)) == Fraction(kept.as_py())
+            return isinstance(token, _Number) and _decimal(token) == kept.as_py()
         case PrimitiveType():
             return _is_scalar(kind, token, kept, time)
 
@@ -232,13 +233,22 @@ def _is_scalar(kind: PrimitiveType, token: Any, kept: Any, time: TimeForm) -> bo
 def _is_nearest_float(token: str, kept: float) -> bool:
     # Rounded once, or twice via a double, which may yield the other neighbor for a number halfway between two floats.
     twice: float = struct.unpack("<f", struct.pack("<f", float(token)))[0]
+    if kept == twice:
+        return True
+    if not _LEAST < abs(float(token)) < _MOST:
+        return False  # far from the middle between two floats; its fraction may have any number of digits
     exact = Fraction(Decimal(token))
-    return kept == twice or abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
+    return abs(Fraction(kept) - exact) < abs(Fraction(twice) - exact)
+
+
+def _decimal(token: str) -> Decimal:
+    """Return the exact value of a number; Python does not read a zero with a very long exponent."""
+    return Decimal(token) if token.lower().partition("e")[0].strip("-.0") else Decimal()
 
 
 def _is_epoch(token: str, unit: TimeFormat, kept: int) -> bool:
     if unit is TimeFormat.EPOCH_S:
-        return Decimal(token) == Decimal(kept).scaleb(-6)  # exact for any exponents
+        return _decimal(token) == Decimal(kept).scaleb(-6)  # exact for any exponents
     return int(token) * {TimeFormat.EPOCH_MS: 1_000, TimeFormat.EPOCH_US: 1}[unit] == kept
 
 

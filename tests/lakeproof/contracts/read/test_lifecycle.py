@@ -80,6 +80,8 @@ def test_live_fields_at_any_depth() -> None:
         ({"customProperties": [*DROPPED, *DROPPED]}, "duplicate custom property dropped"),
         (renamed("at"), "the fields 'at' and 'at' would be one column"),
         (renamed("F"), "the fields 'f' and 'F' would be one column"),
+        ({"name": "g", **renamed("h", "h")}, "the fields 'h' and 'h' would be one column"),
+        ({"name": "x", **renamed("x")}, "the fields 'x' and 'x' would be one column"),
         (renamed("a b"), "'a b' is not a valid name for a property"),
         (renamed(), r"renamedFrom: expected a name, or a list of names, got \[\]"),
         ({"customProperties": [{"property": "renamedFrom", "value": 1}]}, "renamedFrom: expected a name"),

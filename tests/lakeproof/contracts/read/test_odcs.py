@@ -47,6 +47,25 @@ def test_what_is_not_judged_is_told_with_its_line():
     ]
 
 
+def test_integers_that_yaml_reads_as_others_are_told():
+    line = EVENTS[: EVENTS.index(b"name: product_id")].count(b"\n") + 2
+    enum = b"        enum: [010, 1_000, 0x1F, 1:30, 10, '010']\n"
+    text = EVENTS.replace(b"name: product_id\n", b"name: product_id\n" + enum)
+    assert unjudged(text, "events.yaml") == [
+        f"events.yaml:{line}: product_id: {written} is read as the integer {value}; as text, it needs quotes."
+        for written, value in (("010", 8), ("1_000", 1000), ("0x1F", 31), ("1:30", 90))
+    ]
+
+
+@pytest.mark.parametrize("value", ["{1: low, 2: high}", "{yes: 1}", "{<<: {a: b}}", "{2026-01-01: x}"])
+def test_values_of_other_tools_may_have_any_keys(value: str) -> None:
+    text = EVENTS.replace(
+        b"customProperties:\n", f"customProperties:\n  - {{property: acme.levels, value: {value}}}\n".encode()
+    )
+    parse_contract(text, "events.yaml")
+    assert unjudged(text, "events.yaml") == []
+
+
 def with_custom(name: str) -> bytes:
     return EVENTS.replace(
         b"customProperties:\n", f"customProperties:\n  - {{property: {name}, value: rescue}}\n".encode()

@@ -175,3 +175,11 @@ def test_encodings_and_line_ends(encoding: str, end: str) -> None:
     source = read_source(f"ä: 1{end}b: 日本{end}".encode(encoding), "x.yaml")
     assert source.excerpt(source.span(("b",))) == "  2 | b: 日本\n    |    ^^^^"
     assert "not valid YAML" in caught.value.message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_contract_is_utf_8(encoding: str) -> None:
+    with pytest.raises(UsageError, match=r"^events.yaml: expected UTF-8") as caught:
+        parse_contract(EVENTS.encode(encoding), "events.yaml")
+    assert caught.value.hint == "Save the file as UTF-8."
+    assert parse_contract(EVENTS.encode("utf-8-sig"), "events.yaml").stream == "events"

@@ -1,6 +1,7 @@
 """The value of a JSON token in a column: verify agrees with the consumer, and disagrees with any other value."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,25 +10,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.contracts import Contract, DecimalType, Field, ListType, MapType, ObjectType, PrimitiveType, Type
+from lakeproof.contracts import (
+    ISO_8601,
+    Contract,
+    DecimalType,
+    DriftPolicy,
+    Field,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TimeForm,
+    TimeFormat,
+    Type,
+)
 from lakeproof.judge.batch import Judge
+from lakeproof.tables.names import RESCUED
 from reader.verify.landed.values import Sample
 
 FIELDS: dict[str, Type] = {
     **{kind.value: kind for kind in PrimitiveType},
+    "epoch_s": PrimitiveType.TIMESTAMP,
     "decimal": DecimalType(10, 2),
     "map": MapType(PrimitiveType.TIMESTAMP),
     "list": ListType(PrimitiveType.FLOAT),
     "object": ObjectType((Field("a", PrimitiveType.DATE), Field("b", ListType(PrimitiveType.SCALAR)))),
 }
-CONTRACT = Contract("s", "1", "", tuple(Field(f"f_{name}", kind) for name, kind in FIELDS.items()), (), "")
+TIMES = {"epoch_s": TimeForm(TimeFormat.EPOCH_S)}
+CONTRACT = Contract(
+    "s",
+    "1",
+    "",
+    tuple(Field(f"f_{name}", kind, time=TIMES.get(name, ISO_8601)) for name, kind in FIELDS.items()),
+    (),
+    "",
+)
 JUDGE = Judge(CONTRACT)
 TOKENS = {
     "string": ['"x"', '""', '"1"', r'"\u00e9\u0000\ud83c\udf89"'],
     "boolean": ["true", "false"],
     "int": ["0", "-0", "2147483647"],
     "long": ["9007199254740993", "-9223372036854775808"],
-    "float": ["12.345", "1e-46", "16777217", "1.00000017881393432617187499", "3.4028235e38"],
+    "float": ["12.345", "1e-46", "16777217", "1.00000017881393432617187499", "3.4028235e38", "1e-999999999"],
     "double": ["0.1", "1e308", "9007199254740993"],
     "timestamp": [
         '"2026-11-21T12:30Z"',
@@ -40,7 +64,16 @@ TOKENS = {
     ],
     "date": ['"2026-11-21"', '"0001-01-01"', '"9999-12-31"'],
     "scalar": ["12.50", "1e400", "true", '"12.50"', "-0", "123456789012345678901234567890"],
-    "decimal": ["1", "1.50", "1e2", "-99999999.99", "0e999999999"],
+    "decimal": [
+        "1",
+        "1.50",
+        "1e2",
+        "-99999999.99",
+        "0e999999999",
+        "-0.0e10000000000000000000",
+        "0e-10000000000000000000",
+    ],
+    "epoch_s": ["1795264200.000001", "0e1000000000000000000"],
     "map": ["{}", '{"a":"2026-11-21T12:30Z","":null}'],
     "list": ["[]", "[1,null,0.1]"],
     "object": ["{}", '{"a":"2026-11-21","b":[1,"1",null,true,1.0]}'],
@@ -87,6 +120,20 @@ def test_numbers(double: float, integer: int, decimal: Decimal) -> None:
     fields: dict[str, Any] = {"f_double": double, "f_int": integer, "f_long": integer}
     record = json.dumps(fields).encode().replace(b"}", f', "f_decimal": {decimal}, "f_scalar": {double}}}'.encode())
     assert differences(record, judged(record)) == []
+
+
+@pytest.mark.parametrize("token", ["1e-999999999", "1e999999999", "-1e999999999"])
+def test_a_number_of_any_size_is_compared_at_once(token: str) -> None:
+    for name, other in (("float", "1"), ("decimal", "1"), ("decimal", "0")):
+        assert differences(f'{{"f_{name}": {token}}}'.encode(), judged(f'{{"f_{name}": {other}}}'.encode()))
+
+
+def test_a_rescued_integer_may_be_longer_than_python_reads() -> None:
+    contract = replace(CONTRACT, drift=DriftPolicy.RESCUE)
+    record = b'{"more": ' + b"1" * 5_000 + b"}"
+    [found] = Judge(contract).judge(record)
+    row = pa.Table.from_batches([found.good.values]).append_column(RESCUED, found.good.rescued)
+    assert differences(record, row) == []
 
 
 @pytest.mark.parametrize("unit", [b"[1]", b"{'a':1}", b"\xff", b"[" * 100_000])
