@@ -58,7 +58,7 @@ from reader.page.collect import collect
 from reader.verify.book.book import OTHER_THAN_BOOKED
 from reader.verify.checks.removals import NOT_ACCOUNTED, STILL_THERE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.all]
 
 LETTERS, CONFLICTS, LATE = f"dead_letters.{STREAM}", f"silver.{STREAM}_conflicts", f"silver.{STREAM}_late"
 EXPIRED = {LETTERS: 4, CONFLICTS: 1, LATE: 1}
@@ -185,7 +185,6 @@ def _kill(*_: object) -> None:
     raise KilledError
 
 
-@pytest.mark.all
 def test_what_has_expired_is_accounted_for(lake: Lake) -> None:
     assert lake.expired() == EXPIRED
     assert {row["_position"] for row in rows(lake.settings, LETTERS)} == {2}
@@ -216,7 +215,6 @@ def test_the_page_counts_what_has_expired(lake: Lake) -> None:
             assert counted == number.value, name
 
 
-@pytest.mark.all
 def test_faults_are_found_beside_what_has_expired(lake: Lake) -> None:
     spark = lake.session_of(lake.settings)
     snapshots = {}
@@ -255,7 +253,6 @@ def test_whoever_comes_second_is_refused(lake: Lake) -> None:
         lake.retain()
 
 
-@pytest.mark.all
 def test_the_stream_goes_on_and_silver_is_filled_again(lake: Lake) -> None:
     settings = lake.settings
     lake.landing.land([settings], batch(order(30), order(20, amount=5)), batch(order(31, kind="broken")))

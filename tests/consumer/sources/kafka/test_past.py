@@ -71,6 +71,7 @@ def verified(kafka: KafkaServer, lake_settings: Settings, topic: str) -> Callabl
     return verify
 
 
+@pytest.mark.all
 def test_the_past_is_landed_once_in_turns_with_the_stream(
     take: Take, kafka: KafkaServer, lake_settings: Settings, topic: str, verified: Callable[[], object]
 ) -> None:
