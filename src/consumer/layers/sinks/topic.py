@@ -133,31 +133,34 @@ def _send(batches: Iterator[pa.RecordBatch], kafka: KafkaSettings, topic: str, *
     sent, sending = 0, None
     for batch in batches:
         sending = sending or Sending(kafka, topic)
-        messages = list(_outgoing(batch))
         try:
-            sent += sending.send(messages).acknowledged
+            sent += sending.send(_outgoing(batch)).acknowledged
         except SendingError as error:
-            if not (may_cut and isinstance(error.cause, TooLargeError)):
+            if not may_cut:
                 raise
-            sent, sending = sent + _send_cut(messages, kafka, topic), None
+            sent, sending = sent + _send_cut(list(_outgoing(batch)), error, kafka, topic), None
     return sent
 
 
-def _send_cut(messages: Sequence[Outgoing], kafka: KafkaSettings, topic: str) -> int:
-    """Send messages, and shorten those that the topic refuses: only the brokers know how large they are compressed."""
-    try:
-        return Sending(kafka, topic).send(messages).acknowledged
-    except SendingError as error:
-        if not isinstance(error.cause, TooLargeError):
-            raise
+def _send_cut(messages: Sequence[Outgoing], error: SendingError, kafka: KafkaSettings, topic: str) -> int:
+    """Send messages of which one was refused as too large, and shorten it: only brokers know the compressed size."""
+    if not isinstance(error.cause, TooLargeError):
+        raise error
+    parts: list[Sequence[Outgoing]]
+    if len(messages) > 1:
         half = len(messages) // 2
-        parts: list[Sequence[Outgoing]] = [messages[:half], messages[half:]]
-        if len(messages) == 1:
-            shorter = shortened(messages[0])
-            if shorter is None:
-                raise
-            parts = [[shorter]]
-    return sum(_send_cut(part, kafka, topic) for part in parts)
+        parts = [messages[:half], messages[half:]]
+    elif shorter := shortened(messages[0]):
+        parts = [[shorter]]
+    else:
+        raise error
+    sent = 0
+    for part in parts:
+        try:
+            sent += Sending(kafka, topic).send(part).acknowledged
+        except SendingError as refused:
+            sent += _send_cut(part, refused, kafka, topic)
+    return sent
 
 
 def _outgoing(batch: pa.RecordBatch) -> Iterator[Outgoing]:
