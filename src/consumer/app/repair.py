@@ -5,9 +5,9 @@ from consumer.layers.bronze.trips import described
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder, remove_checkpoint
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.kafka.offsets import Offsets, Range, are_removed, without
+from lakeproof.kafka.offsets import Offsets, Range, past_between, without
 from lakeproof.kafka.recorded import recorded_topic
-from lakeproof.kafka.topic import Topic
+from lakeproof.kafka.topic import Topic, are_removed
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
@@ -82,10 +82,10 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     wanted = {partition: position.next(partition) for partition in partitions}
     past: list[Range] = []  # of batches over the past, which precede the position
     if found.unfinished:
-        past += Offsets.parse(found.unfinished.end).past_since(Offsets.parse(found.unfinished.start))
+        past += past_between(found.unfinished.start, found.unfinished.end)
     for trip in BreakerLog(settings.state.database, stream).paused(Pausing.PAST):
-        paused = without(Offsets.parse(trip.end).past_since(Offsets.parse(trip.start)), position.past)
-        if not are_removed(paused, {partition: extent.first for partition, extent in extents.items()}):
+        paused = without(past_between(trip.start, trip.end), position.past)
+        if not are_removed(paused, extents):
             past += paused  # otherwise the next batch ends the pause
     wanted |= {partition: first for partition, first, _ in sorted(past, reverse=True)}
     return {

@@ -84,9 +84,9 @@ def without(wanted: Iterable[Range], known: Iterable[Range]) -> list[Range]:
     return left
 
 
-def are_removed(ranges: Iterable[Range], first: Mapping[int, int]) -> bool:
-    """Return whether all ranges are before the first offsets that the topic still has, by partition."""
-    return all(end <= first[partition] for partition, _, end in ranges)
+def past_between(start: str, end: str) -> list[Range]:
+    """Return the ranges from before the beginning of a stream that a micro-batch has, by its start and its end."""
+    return Offsets.parse(end).past_since(Offsets.parse(start))
 
 
 def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:

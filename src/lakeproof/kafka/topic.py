@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.client import accepted_settings, client_properties
-from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.offsets import Offsets, Range
 from lakeproof.topics import starting_offsets
 
 if TYPE_CHECKING:
@@ -178,6 +178,11 @@ class Topic:
 
     def _note(self, error: "KafkaError") -> None:
         self._problems.append(error.str())
+
+
+def are_removed(ranges: Iterable[Range], extents: Mapping[int, Extent]) -> bool:
+    """Return whether all ranges are before the first offsets that the topic still has."""
+    return all(end <= extents[partition].first for partition, _, end in ranges)
 
 
 def oldest_time(sent: Iterable[int]) -> datetime | None:

@@ -20,9 +20,9 @@ from consumer.sources.source import DeclinedError, Held, Source
 from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.client import spark_options
-from lakeproof.kafka.offsets import Offsets, Range, are_removed, without
+from lakeproof.kafka.offsets import Offsets, Range, past_between, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
-from lakeproof.kafka.topic import Topic
+from lakeproof.kafka.topic import Topic, are_removed
 from lakeproof.settings import KafkaSettings, Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.given_up import given_up_before
@@ -190,12 +190,11 @@ class KafkaSource(Source[OffsetRange]):
 
     def takes_of_past(self, start: str, end: str, wanted: Sequence[Range]) -> bool:
         """Return whether a micro-batch of the past has some of the wanted offsets, or none that the topic still has."""
-        past = Offsets.parse(end).past_since(Offsets.parse(start))
+        past = past_between(start, end)
         return without(past, wanted) != past or self._are_removed(past)
 
     def _are_removed(self, ranges: Sequence[Range]) -> bool:
-        extents = self._topic.extents({partition for partition, _, _ in ranges}) if ranges else {}
-        return are_removed(ranges, {partition: extent.first for partition, extent in extents.items()})
+        return not ranges or are_removed(ranges, self._topic.extents({partition for partition, _, _ in ranges}))
 
     def next_of_past(self, accounted: str | None, wanted: Sequence[Range]) -> Held[OffsetRange] | None:
         """Return the next micro-batch over the past: wanted offsets before the stream's beginning; None if none."""
