@@ -63,9 +63,8 @@ class ReplayQuery(BronzeQuery):
     def prepare(self) -> None:
         """Make the contract current, and read the position of the tables. Nothing new is discovered."""
         catalog = open_catalog(self._settings)
-        self._source, source = _source_of(catalog, self._settings, self.stream)
-        ledger = catalog.load_table(stream_tables(self.stream).ledger).properties
-        schema_ids = SchemaIds(with_recorded_topic(self._settings, ledger), self.stream)
+        self._source, source, settings = _source_of(catalog, self._settings, self.stream)
+        schema_ids = SchemaIds(settings, self.stream)
         contract = adopt(catalog, self._settings, self.stream, ContractLog(self._settings.state.database))
         schema_ids.prepare(contract)
         self.plan(catalog, source, contract, schema_ids)
@@ -104,7 +103,7 @@ def preview(
     stream = contract.stream
     with catalog_errors():
         catalog = open_catalog(settings)
-        kind, source = _source_of(catalog, settings, stream)
+        kind, source, _ = _source_of(catalog, settings, stream)
         planned = plan(catalog, settings, stream)
         tried = catalog.table_exists(stream_tables(stream).attempts)
     if planned.columns:
@@ -148,16 +147,17 @@ def report(done: Replayed, wanted: Replay, *, dry_run: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _source_of(catalog: Catalog, settings: Settings, stream: str) -> tuple[str, Source[Any]]:
-    """Return the kind of source that filled the tables of a stream, and the source."""
+def _source_of(catalog: Catalog, settings: Settings, stream: str) -> tuple[str, Source[Any], Settings]:
+    """Return the kind of source that filled the tables of a stream, the source, and settings with its topic."""
     ledger = stream_tables(stream).ledger
     if not catalog.table_exists(ledger):
         raise UsageError(f"{stream} has no tables yet: nothing has landed.", f"Run `consumer run {stream}` first.")
     properties = catalog.load_table(ledger).properties
     kind = "kafka" if recorded_topic(properties) else "files"
-    source = SOURCES[kind](with_recorded_topic(settings, properties), stream, bronze_query(stream), True)
+    settings = with_recorded_topic(settings, properties)
+    source = SOURCES[kind](settings, stream, bronze_query(stream), True)
     source.recall(catalog)
-    return kind, source
+    return kind, source, settings
 
 
 def _raw(raw: bytes) -> str:

@@ -138,23 +138,25 @@ def retain(
             ledger = _ledger(catalog, stream, zone)
             # The other files are not kept in memory: a stream may have millions.
             old: dict[str, StoredFile] = {}
-            ignored: dict[str, StoredFile] = {}
+            ignored = set[str]()
             for name, file in zone.list():
                 if only is not None and name not in only:
                     continue
-                is_read = only is not None or not zone.ignores(name, file)
-                done.files += is_read
+                is_ignored = only is None and bool(zone.ignores(name, file))
+                done.files += not is_ignored
                 if file.modified_at < before:
-                    (old if is_read else ignored)[name] = file
-            if not old and not ignored:
+                    old[name] = file
+                    if is_ignored:
+                        ignored.add(name)
+            if not old:
                 return done
-            sources = sources_in(ledger, old.keys() | ignored.keys())
-            # The contract may have excluded them after they were read.
-            read_before = {name: file for name, file in ignored.items() if name in sources}
-            done.files += len(read_before)
-            old |= read_before
+            sources = sources_in(ledger, old)
+            # The contract may have excluded files after they were read.
+            done.files += len(ignored & sources.keys())
+            for name in ignored - sources.keys():
+                del old[name]
             if target and sources and not dry_run:
-                record_archive(catalog, stream, target.root)
+                record_archive(ledger, target.root)
             unread = _unread(settings, catalog, stream, old)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 

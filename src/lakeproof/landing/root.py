@@ -70,11 +70,10 @@ def archives_of(ledger: Mapping[str, str]) -> list[str]:
     return found
 
 
-def record_archive(catalog: "Catalog", stream: str, root: str) -> None:
-    """Record that retention copies files of a stream to an address, where an erasure will search them."""
+def record_archive(ledger: "Table", root: str) -> None:
+    """Record in a ledger that retention copies files to an address, where an erasure will search them."""
     from pyiceberg.exceptions import CommitFailedException
 
-    ledger = catalog.load_table(stream_tables(stream).ledger)
     for _ in range(_ATTEMPTS):
         known = archives_of(ledger.properties)
         if root in known:
@@ -85,7 +84,7 @@ def record_archive(catalog: "Catalog", stream: str, root: str) -> None:
         except CommitFailedException:  # a consumer that runs beside
             ledger.refresh()
     raise UnavailableError(
-        f"Cannot record the archive of {stream}: other writers keep changing its ledger.", "Run it again."
+        f"Cannot record the archive of {ledger.name()[-1]}: other writers keep changing its ledger.", "Run it again."
     )
 
 

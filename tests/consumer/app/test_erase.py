@@ -392,8 +392,9 @@ def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Set
 def test_archives_of_former_contracts_are_searched(lake_settings: Settings, tmp_path: Path) -> None:
     catalog = open_catalog(lake_settings)
     ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    ledger = catalog.load_table("ledger.events")
     for name in ("former", "gone"):
-        record_archive(catalog, "events", f"file://{tmp_path}/{name}/events")
+        record_archive(ledger, f"file://{tmp_path}/{name}/events")
     copy = tmp_path / "former" / "events" / "1.json"
     copy.parent.mkdir(parents=True)
     copy.write_text('{"user_id": "u-1"}')
