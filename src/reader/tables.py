@@ -39,8 +39,8 @@ def table_facts(name: str, table: TableMetadata) -> TableFacts:
     snapshot = table.current_snapshot()
     return TableFacts(
         name=name,
-        rows=_total(snapshot, "total-records")
-        - _total(snapshot, "total-position-deletes"),  # replaced rows are deleted
+        # Replaced rows are deleted by position.
+        rows=_total(snapshot, "total-records") - _total(snapshot, "total-position-deletes"),
         data_files=_total(snapshot, "total-data-files"),
         bytes=_total(snapshot, "total-files-size"),
         snapshots=len(table.snapshots),

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -419,7 +420,7 @@ class _Erasure:
         """Return the topics that tables or alerts of the stream, or of no stream here, were ever sent to."""
         database = self._settings.state.database
         positions = SinkPositions(database)
-        of_others = self._known_tables() - tables_of_stream(self._settings, self._stream).keys()
+        of_others = self._known_tables - tables_of_stream(self._settings, self._stream).keys()
         names = positions.tables() - of_others  # also of products whose file and table are gone
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         have_run = (each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not State.NEVER)
@@ -477,7 +478,7 @@ class _Erasure:
     def _published(self, place: LandingZone) -> dict[str, list[StoredFile]]:
         """Return the published files of the stream's products, and of products whose file is gone."""
         own = [each.name for each in load_products(self._settings.gold, [self._stream], lambda _: self._contract)]
-        known = self._known_tables()
+        known = self._known_tables
         found: dict[str, list[StoredFile]] = {product: [] for product in own}
         for name, file in place.list():
             product = name.partition("/")[0]
@@ -485,6 +486,7 @@ class _Erasure:
                 found.setdefault(product, []).append(file)
         return found
 
+    @cached_property
     def _known_tables(self) -> set[str]:
         """Return the tables of all streams here."""
         known: set[str] = set()
@@ -495,7 +497,7 @@ class _Erasure:
 
     def _of_no_product(self) -> dict[str, str]:
         """Return tables of silver and gold that no rebuild fills again, since their file is gone; by name, where."""
-        known = self._known_tables()
+        known = self._known_tables
         with catalog_errors():
             layers = [each for each in ("silver", "gold") if self._catalog.namespace_exists(each)]
             found = {".".join(each): each for layer in layers for each in self._catalog.list_tables(layer)}
