@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
     return json.loads(done.stdout)
 
 
+def _get(address: str) -> str:
+    """Return the answer of a server, also of one that failed."""
+    try:
+        with urllib.request.urlopen(address, timeout=60) as response:
+            return response.read().decode()
+    except urllib.error.HTTPError as error:
+        return f"{error.code}: {error.read().decode()}"
+
+
 def assert_shown_by_the_readme(printed: str) -> None:
     """Check that the README shows the output of a start: same lines, tables and columns, with other numbers."""
     (block,) = blocks("README.md", "text")
@@ -76,7 +86,7 @@ def test_the_demo_from_start_to_clean(make):
     assert_shown_by_the_readme(start.stdout)
     assert "make duckdb" in start.stdout
     address = re.search(r"^The page of the lake, .*: (http://\S+)$", start.stdout, re.MULTILINE)[1]
-    assert b"bronze.events" in urllib.request.urlopen(address, timeout=60).read()
+    assert "bronze.events" in _get(address)
 
     again = make("start")
     assert again.returncode == 0, again.stdout + again.stderr

@@ -53,18 +53,22 @@ def test_the_setup_requires_a_java_on_which_spark_runs(clone: Path, version: str
 
 
 @pytest.mark.parametrize(
-    ("port_of_demo", "answering", "said"),
+    ("port_of_demo", "runs", "answering", "said"),
     [
-        ("40123", "40123 8282", "The page is served at http://127.0.0.1:40123/ already.\n"),
-        ("40123", "", "reader page --serve --port 8282\n"),
-        (None, "8282", "reader page --serve --port 0\n"),  # 8282 is another lake's
+        ("40123", True, "40123", "The page is served at http://127.0.0.1:40123/ already.\n"),
+        ("40123", True, "", "reader page --serve\n"),
+        ("40123", False, "40123", "reader page --serve\n"),  # the demo was killed; 40123 is another lake's
+        (None, True, "8282", "reader page --serve\n"),
     ],
 )
-def test_the_page_of_this_lake_is_opened(clone: Path, port_of_demo: str | None, answering: str, said: str) -> None:
+def test_the_page_of_this_lake_is_opened(
+    clone: Path, port_of_demo: str | None, runs: bool, answering: str, said: str
+) -> None:
     home = clone.parent / "a lake"
     (home / ".demo").mkdir(parents=True)
     if port_of_demo:
         (home / ".demo" / "page").write_text(port_of_demo)
+    (home / ".demo" / "supervisord.pid").write_text(str(os.getpid()) if runs else "4194305")  # beyond all ids
     add_program(clone, "docker", "exit 1")
     add_program(clone, "xdg-open", "exit 0")
     ports = "|".join(f"*:{port}/version" for port in answering.split())

@@ -8,12 +8,12 @@ fi
 deploy/setup.sh demo
 answers() { [[ $(curl --silent --output /dev/null --noproxy "*" --max-time 10 --write-out '%{http_code}' "http://127.0.0.1:$1/version") == 200 ]]; }
 
-port=$(cat "$(setting home)/.demo/page" 2>/dev/null || true) # of the demo's page, while the demo of this lake runs
-if [[ -n $port ]] && answers "$port"; then
+demo=$(setting home)/.demo # while the demo of this lake runs
+port=$(cat "$demo/page" 2>/dev/null || true)
+# A demo that was killed leaves its files, and another lake may have taken the port.
+if [[ -n $port ]] && kill -0 "$(cat "$demo/supervisord.pid" 2>/dev/null)" 2>/dev/null && answers "$port"; then
   say "The page is served at http://127.0.0.1:$port/ already."
   "$(command -v xdg-open || command -v open || echo true)" "http://127.0.0.1:$port/" >/dev/null 2>&1 || true
   exit
 fi
-port=8282
-! answers "$port" || port=0 # it is the page of another lake
-exec "$BIN/reader" page --serve --port "$port"
+exec "$BIN/reader" page --serve

@@ -207,7 +207,19 @@ def page(
     host: Annotated[
         str, typer.Option(help="With --serve: address to listen on. Any other than 127.0.0.1 requires a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port to listen on; 0: any.")] = 8282,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="With --serve: port to listen on; 0: any. Default: 8282, or any other if 8282 is in use.",
+            show_default=False,
+        ),
+    ] = None,
+    port_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --serve: file to write the port to.", show_default=False),
+    ] = None,
 ) -> None:
     """Write a page of the lake: one HTML file that works offline and by mail.
 
@@ -219,7 +231,7 @@ def page(
     if serve:
         from reader.page.server import run_page
 
-        run_page(settings, stream or (), host, port)
+        run_page(settings, stream or (), host, port, port_file)
         return
     from reader.page.command import write_page
 

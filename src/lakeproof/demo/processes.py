@@ -15,7 +15,7 @@ from lakeproof.settings import Settings
 from lakeproof.wording import first_line
 
 _LINK = ".demo"  # link in the lake's folder to the folder of the socket: the lake's path may be too long for a socket
-_PAGE = "page"  # file with the port of the page, beside the socket
+_PAGE = "page"  # file with the port of the page, beside the socket, written by the server of the page
 _WHAT = "what"  # file with what was started, such as "events from files"
 _STARTER = "starter"  # file with the id of the process that starts the programs, until all have started
 _LINES = 4  # lines of a log that an error shows
@@ -36,8 +36,7 @@ class Processes:
         except OSError:
             return None
         names = ("PRODUCER", "CONSUMER", "BROKER", "JARS")
-        port = _read(folder / _PAGE) or "0"
-        found = cls(settings, folder, dict.fromkeys(names, "") | {"KAFKA": "false", "PAGE": port})
+        found = cls(settings, folder, dict.fromkeys(names, "") | {"KAFKA": "false"})
         return found if found._control("pid").returncode == 0 else None
 
     @classmethod
@@ -46,7 +45,6 @@ class Processes:
         settings.logs.mkdir(parents=True, exist_ok=True)
         settings.home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="lakeproof."))
-        (folder / _PAGE).write_text(variables["PAGE"])
         (folder / _WHAT).write_text(what)
         (folder / _STARTER).write_text(str(os.getpid()))
         link = settings.home / _LINK
@@ -61,9 +59,10 @@ class Processes:
         return started
 
     @property
-    def page_port(self) -> int:
-        """Port of the page of the lake."""
-        return int(self._variables["PAGE"])
+    def page(self) -> str | None:
+        """Address of the page of the lake; None until its server listens."""
+        port = _read(self._folder / _PAGE)
+        return f"http://127.0.0.1:{port}/" if port else None
 
     @property
     def what(self) -> str:

@@ -26,7 +26,6 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings, load_settings
 from lakeproof.tables.names import LANDING_ROOT, stream_tables
 
-_PAGE_PORT = 8282
 _READY_SECONDS = 60.0
 _ROWS_SECONDS = "240"  # two minutes were too short on a busy machine
 _POLL_SECONDS = 0.2
@@ -138,7 +137,6 @@ def _start(settings: Settings, stream: DemoStream, what: str, *, kafka: bool) ->
             "KAFKA": "true" if own else "false",
             "BROKER": broker,
             "JARS": str(jars),
-            "PAGE": str(_free_port(_PAGE_PORT)),
         },
     )
     try:
@@ -171,9 +169,8 @@ def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, bro
 
 def _page(settings: Settings, processes: Processes) -> str | None:
     """Serve the page and return its address; print a line and return None if that fails: everything else works."""
-    address = f"http://127.0.0.1:{processes.page_port}/"
-    if processes.launched("page") and _becomes(lambda: _responds(f"{address}version")):
-        return address
+    if processes.launched("page") and _becomes(lambda: processes.page is not None and _responds(processes.page)):
+        return processes.page
     typer.echo(f"The page of the lake is not served. Why: {settings.logs / 'page.log'}")
     return None
 
@@ -221,17 +218,6 @@ def _has_broker(addresses: str) -> bool:
         f"No Kafka broker listens at {addresses}.",
         "Start it, or unset LAKE_KAFKA_BOOTSTRAP_SERVERS to use one of the demo.",
     )
-
-
-def _free_port(wanted: int) -> int:
-    """Return the wanted port if nothing uses it, otherwise another one."""
-    for port in (wanted, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as server:
-                return int(server.getsockname()[1])
-        except OSError:
-            continue
-    return wanted
 
 
 def _listens(address: str) -> bool:

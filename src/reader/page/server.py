@@ -1,5 +1,6 @@
 """``reader page --serve``: serve the page, the first rows of each number, and the path of an event over HTTP."""
 
+import errno
 import hashlib
 import ipaddress
 import secrets
@@ -9,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import typer
 
 from lakeproof.catalog import unreadable
 from lakeproof.contracts import load_contract
-from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
 from reader.catalogs import catalog_of
@@ -30,26 +32,39 @@ _POLL_SECONDS = 0.2
 _LEAST_SECONDS = 1.0  # minimum age of a page before a commit causes a new read
 _MOST_SECONDS = 15.0  # maximum age of a page without commits: new data for the consumer makes no commit
 _ROWS = 50
+_PORT = 8282
 _COOKIE = "lakeproof_page"
 
 
-def run_page(settings: Settings, streams: Sequence[str], host: str, port: int) -> None:
-    """Serve the page until a signal."""
+def run_page(
+    settings: Settings, streams: Sequence[str], host: str, port: int | None, port_file: Path | None = None
+) -> None:
+    """Serve the page until a signal; write the port to `port_file` once the server listens."""
     for stream in streams:
         load_contract(settings.contracts, stream)
     ended: list[int] = []
     with ending_signals(lambda number, _: ended.append(number)), serving(settings, streams, host, port) as address:
+        if port_file:
+            _write_port(port_file, urlsplit(address).port)
         typer.echo(f"The page of the lake is at {address} Ctrl-C stops it.")
         while not ended:
             time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
-def serving(settings: Settings, streams: Sequence[str], host: str, port: int) -> Iterator[str]:
-    """Serve the page within the context; yield its address, with the token if one is required."""
+def serving(settings: Settings, streams: Sequence[str], host: str, port: int | None) -> Iterator[str]:
+    """Serve the page within the context; yield its address, with the token if one is required.
+
+    Without a port, the server listens on 8282, or on any free port if 8282 is in use.
+    """
     token = None if _is_loopback(host) else _token(settings)
     try:
-        server = _Server((host, port), settings, streams, token)
+        try:
+            server = _Server((host, _PORT if port is None else port), settings, streams, token)
+        except OSError as error:
+            if port is not None or error.errno != errno.EADDRINUSE:
+                raise
+            server = _Server((host, 0), settings, streams, token)
     except OSError as error:
         raise UnavailableError(
             f"Cannot listen on {host}:{port}: {error.strerror}.",
@@ -61,6 +76,15 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int) ->
             yield f"http://{host}:{server.server_port}/" + (f"?token={quote(token)}" if token else "")
         finally:
             server.shutdown()
+
+
+def _write_port(file: Path, port: int | None) -> None:
+    new = file.with_name(f"{file.name}.new")
+    try:
+        new.write_text(str(port))
+        new.replace(file)  # a file that exists is complete
+    except OSError as error:
+        raise UsageError(f"Cannot write {file}: {error.strerror}.", "Check the folder of --port-file.") from error
 
 
 def _token(settings: Settings) -> str:

@@ -142,12 +142,14 @@ def test_a_start_that_fails_stops_what_it_started(
 
 def test_what_was_started_is_known_to_other_commands(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "_run", done)
-    Processes.start(lake_settings, "sensors from Kafka", {"PAGE": "8282"})
+    Processes.start(lake_settings, "sensors from Kafka", {})
     found = Processes.running(lake_settings)
     assert found
-    assert (found.what, found.page_port, found.cut_off) == ("sensors from Kafka", 8282, False)
+    assert (found.what, found.page, found.cut_off) == ("sensors from Kafka", None, False)
+    (lake_settings.home / ".demo" / "page").write_text("40123")
+    assert found.page == "http://127.0.0.1:40123/"
     monkeypatch.setattr(os, "getpid", lambda: int(pid_of_nobody()))
-    started = Processes.start(lake_settings, "sensors from Kafka", {"PAGE": "8282"})
+    started = Processes.start(lake_settings, "sensors from Kafka", {})
     found = Processes.running(lake_settings)
     assert found
     assert found.cut_off

@@ -13,10 +13,11 @@ from tests.reader.lake import Append
 from tests.reader.page.lake import Day, Text, clock, event
 from typer.testing import CliRunner, Result
 
-from lakeproof.errors import UnavailableError
+from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings, settings_of
 from reader.cli import app
-from reader.page.server import serving
+from reader.page import server
+from reader.page.server import run_page, serving
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,3 +144,15 @@ def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
         serving(settings, [], "127.0.0.1", taken.getsockname()[1]),
     ):
         pass
+    with pytest.raises(UsageError, match="--port-file"):
+        run_page(settings, [], "127.0.0.1", 0, tmp_path / "no" / "port")
+
+
+def test_pages_of_several_lakes_are_served_beside_each_other(
+    settings: Settings, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(server, "_PORT", free.getsockname()[1])
+    with serving(settings, [], "127.0.0.1", None) as first, serving(lake_settings, [], "127.0.0.1", None) as second:
+        assert first == f"http://127.0.0.1:{server._PORT}/"
+        assert second != first
