@@ -169,7 +169,8 @@ def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, bro
 
 def _page(settings: Settings, processes: Processes) -> str | None:
     """Serve the page and return its address; print a line and return None if that fails: everything else works."""
-    if processes.launched("page") and _becomes(lambda: processes.page is not None and _responds(processes.page)):
+    # Its version is small: the page may take longer than we wait for an answer.
+    if processes.launched("page") and _becomes(lambda: bool(processes.page) and _responds(f"{processes.page}version")):
         return processes.page
     typer.echo(f"The page of the lake is not served. Why: {settings.logs / 'page.log'}")
     return None

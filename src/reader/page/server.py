@@ -4,6 +4,7 @@ import errno
 import hashlib
 import ipaddress
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -113,6 +114,11 @@ class _Server(ThreadingHTTPServer):
         self._reading = threading.Lock()
         self._read: tuple[float, str, Page] | None = None
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore clients that go away before the end of an answer, as browsers do."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
     def version(self) -> str:
         """Return a digest that changes with each commit, and every `_MOST_SECONDS`."""
         state = "\n".join(self._catalog.locations())
@@ -183,13 +189,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(303, "", cookie=True, location=url.path)
             return
         try:
-            kind, body = "text/html", self._answer([unquote(part) for part in url.path.split("/")[1:]], asked)
-            if url.path == "/version":
-                kind = "text/plain"
-            self._send(404 if body is None else 200, body or "There is no such page.", kind)
+            body = self._answer([unquote(part) for part in url.path.split("/")[1:]], asked)
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises: the next commit may be readable again
             failure = error if isinstance(error, LakeproofError) else unreadable(error)
             self._send(503, render_rows(title="The lake cannot be read", text=str(failure), sql="", home="/", parts=[]))
+            return
+        kind = "text/plain" if url.path == "/version" else "text/html"
+        self._send(404 if body is None else 200, body or "There is no such page.", kind)
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 

@@ -1,11 +1,13 @@
 """The page over HTTP: access control, links, and updates after commits."""
 
 import socket
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPResponse
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.lakes import changed
@@ -146,6 +148,19 @@ def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
         pass
     with pytest.raises(UsageError, match="--port-file"):
         run_page(settings, [], "127.0.0.1", 0, tmp_path / "no" / "port")
+
+
+def test_clients_that_go_away_leave_no_stack_trace(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(settings, [], "127.0.0.1", 0) as address:
+        port = urlsplit(address).port
+        assert port
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset at once
+                client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        with urllib.request.urlopen(address, timeout=60) as answer:  # the others are answered before: one at a time
+            assert answer.status == 200
+    assert capfd.readouterr().err == ""
 
 
 def test_pages_of_several_lakes_are_served_beside_each_other(
