@@ -204,6 +204,7 @@ class _Erasure:
             self._remove_landed(set(), keep_landed, in_source)
             if self._is_in({*astuple(names)}):  # older snapshots have expired rows
                 self._forget(spark, {names.attempts})
+            self._remove_replaced()
             self._forget_in_topics(in_source=in_source)
             self._search(keep_landed=keep_landed)
             self._name_elsewhere()
@@ -224,6 +225,7 @@ class _Erasure:
         self._forget_examples({(each.source, each.position) for found in entries.values() for each in found})
         self._remove_landed({each.source for found in entries.values() for each in found}, keep_landed, in_source)
         self._forget(spark, entries)
+        self._remove_replaced()
         self._forget_in_topics(in_source=in_source)
         for name, at in self._snapshots().items():
             done.snapshots.setdefault(name, {"before": None})["after"] = at
@@ -341,12 +343,11 @@ class _Erasure:
         return found + [each for each in (of_contract,) if each and each not in found]
 
     def _forget(self, spark: SparkSession, entries: Container[str]) -> None:
-        """Remove all older snapshots of the tables, files that no snapshot needs, and folders of replaced tables."""
-        done, settings = self._done, self._settings
+        """Remove all older snapshots of the tables, and files that no snapshot needs."""
+        done = self._done
+        existing = self._existing()
         with catalog_errors():
-            existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
-            folders = folders_of(settings, self._catalog)
-        shared = sharing(folders)
+            shared = sharing(folders_of(self._settings, self._catalog))
         # The tables behind bronze were filled again, and the ledgers have no values.
         for name in (self._names.bronze, self._names.dead_letters, self._names.attempts):
             if name not in existing or (name == self._names.attempts and name not in entries):
@@ -355,9 +356,20 @@ class _Erasure:
                 self._forget_in(open_table(spark, name, _QUERY), shared(name))
             except (Py4JError, PySparkException) as error:
                 done.remains.append(f"{name}: its snapshots could not be expired: {first_cause(error)}")
+
+    def _existing(self) -> list[str]:
+        """Return the names of the stream's tables that exist."""
         with catalog_errors():
-            own = {*astuple(self._names)}  # never replaced by a rebuild
-            locations = {name: self._catalog.load_table(name).location() for name in existing if name not in own}
+            return [name for name in tables_of_stream(self._settings, self._stream) if self._catalog.table_exists(name)]
+
+    def _remove_replaced(self) -> None:
+        """Remove the folders of replaced tables."""
+        done, settings = self._done, self._settings
+        own = {*astuple(self._names)}  # never replaced by a rebuild
+        existing = [name for name in self._existing() if name not in own]
+        with catalog_errors():
+            locations = {name: self._catalog.load_table(name).location() for name in existing}
+            folders = folders_of(settings, self._catalog)
         for uri in abandoned(settings, folders, locations, self._replaced):
             if why := why_left(settings, uri):
                 done.remains.append(f"{uri}, a folder of a replaced table: {why}")
@@ -429,8 +441,8 @@ class _Erasure:
     def _search(self, *, keep_landed: bool) -> None:
         """Search all files of the tables, and the published, landed and archived files."""
         done, settings = self._done, self._settings
+        existing = self._existing()
         with catalog_errors():
-            existing = [name for name in tables_of_stream(settings, self._stream) if self._catalog.table_exists(name)]
             places = {name: self._catalog.load_table(name).location() for name in existing}
         for name, location in places.items():
             storage = open_storage(location, settings.s3)

@@ -253,6 +253,28 @@ def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monk
     assert any(each.startswith("Logs of the consumer") for each in done.elsewhere)
 
 
+def test_folders_of_replaced_tables_are_removed_even_if_no_row_matches(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, rows = open_catalog(lake_settings), pa.table({"user_id": ["u-1"]})
+    ensure_tables(catalog, load_contract(lake_settings.contracts, "events"))
+    ContractLog(lake_settings.state.database).make_current("events", "digest", b"text")
+    catalog.create_namespace("silver")
+    table = catalog.create_table("silver.events", rows.schema)
+    table.append(rows)
+    old = table.location()
+    catalog.drop_table("silver.events")  # as a rebuild leaves it once retention has removed the rows
+    catalog.create_table("silver.events", rows.schema, location=f"{old}__rebuild_1")
+    monkeypatch.setattr(module, "find_rows", lambda *_: [])
+    monkeypatch.setattr(module, "prepare", lambda _: None)
+    monkeypatch.setattr(module, "why_left", lambda *_: None)
+    nothing: Any = None
+    done = module._Erasure(lake_settings, "events", Condition(({"user_id": "u-1"},)), lambda: nothing).run(
+        None, dry_run=False, keep_landed=False, in_source=False
+    )
+    assert (done.folders, done.is_complete) == ([old], True)
+
+
 def test_folders_that_a_server_names_are_removed_after_a_rebuild_or_searched(
     lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,13 +287,10 @@ def test_folders_that_a_server_names_are_removed_after_a_rebuild_or_searched(
         if name != "events":
             table.append(rows)
             catalog.drop_table(f"silver.{name}")
-    nothing: Any = None
-    monkeypatch.setattr(module, "open_table", lambda *_: nothing)
-    monkeypatch.setattr(module._Erasure, "_forget_in", lambda *_: None)
     monkeypatch.setattr(module, "why_left", lambda *_: None)
     erasure = of_a_user(lake_settings)
     erasure._replaced = {f"{silver}/0f3a"}
-    erasure._forget(nothing, set())
+    erasure._remove_replaced()
     assert erasure._done.folders == [f"{silver}/0f3a"]
     erasure._search(keep_landed=False)
     assert {uri.split("/")[-3] for uri in erasure._done.found_in} == {"1b2c"}
@@ -296,7 +315,6 @@ def test_a_product_without_a_table_yet_publishes_nothing(
 
 
 def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing: Any = None
     old = lake_settings.home / "old"
     old.mkdir(parents=True)
     (old / "data.parquet").touch()
@@ -305,11 +323,11 @@ def test_a_folder_that_cannot_be_removed_remains(lake_settings: Settings, monkey
     erasure = of_a_user(lake_settings)
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", _refuse)
-        erasure._forget(nothing, set())
+        erasure._remove_replaced()
     (said,) = erasure._done.remains
     assert said == f"{old.as_uri()}, a folder of a replaced table: Cannot remove {old}: Permission denied."
     assert (erasure._done.folders, old.exists()) == ([], True)
-    erasure._forget(nothing, set())
+    erasure._remove_replaced()
     assert (erasure._done.folders, old.exists()) == ([old.as_uri()], False)
 
 
