@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 from lakeproof.errors import UsageError
 
 SCHEMES = ("file", "s3")  # schemes of addresses in a lake
+BUSY_SECONDS = 60  # SQLite: commits that gave up earlier on a locked catalog left orphan files
 
 _DATABASES = ("sqlite", "postgresql", "postgresql+psycopg")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -121,13 +122,17 @@ def sqlite_uri(path: Path) -> str:
 def sqlite_path(uri: str) -> Path | None:
     """Return the path of a SQLite database; None for other databases."""
     # Decodes like SQLAlchemy, whose import takes longer than a query of the reader.
-    return Path(unquote(uri.removeprefix("sqlite:///"))).absolute() if uri.startswith("sqlite:") else None
+    return (
+        Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0])).absolute()
+        if uri.startswith("sqlite:")
+        else None
+    )
 
 
 def sqlalchemy_uri(uri: str) -> str:
-    """Return the address of a database for SQLAlchemy, with timeouts for Postgres unless it has its own."""
+    """Return the address of a database for SQLAlchemy, with timeouts unless it has its own."""
     if uri.startswith("sqlite:"):
-        return uri
+        return uri if "?" in uri else f"{uri}?timeout={BUSY_SECONDS}"
     address, _, query = uri.replace("postgresql://", "postgresql+psycopg://", 1).partition("?")
     own = [f"{name}={value}" for name, value in _OF_POSTGRES.items() if not re.search(rf"(?:^|&){name}=", query)]
     return f"{address}?{'&'.join([*filter(None, [query]), *own])}"

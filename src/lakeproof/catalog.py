@@ -12,7 +12,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from lakeproof.addresses import sqlalchemy_uri, sqlite_path, without_password
+from lakeproof.addresses import BUSY_SECONDS, sqlalchemy_uri, sqlite_path, without_password
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.rest_client import ANSWER_SECONDS, CONNECT_SECONDS, limit_requests
 from lakeproof.settings import S3Settings, Settings
@@ -31,7 +31,6 @@ HIDDEN = r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]k
 """Pattern for names of secret properties, valid in Python and Java."""
 _OWN = ("lakeproof", "consumer", "reader")
 _OF_FILES = ("s3.", "client.", "py-io-impl")
-_BUSY_SECONDS = 60  # SQLite: commits that gave up earlier on a locked catalog left orphan files
 _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.
@@ -131,7 +130,7 @@ def embedded_rows(database: Path, query: str, *values: str) -> list[dict[str, An
         return []
     # Not read-only: a database with a write-ahead log may need recovery.
     address = f"file:{quote(str(database))}?mode=rw"
-    with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
+    with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         if len(connection.execute(_OWN_TABLES).fetchall()) < _CATALOG_TABLES:
             return []
@@ -325,7 +324,7 @@ def _jdbc(database: str) -> dict[str, str]:
     """Return the JDBC address of a database, and the properties of its user."""
     if path := sqlite_path(database):
         # As a URI, since the driver would parse ? in a plain path as the start of options.
-        return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": str(_BUSY_SECONDS * 1000)}
+        return {"uri": f"jdbc:sqlite:file:{quote(str(path))}", "jdbc.busy_timeout": str(BUSY_SECONDS * 1000)}
     parts = urlsplit(database)
     query = dict(parse_qsl(parts.query))
     user = query.pop("user", unquote(parts.username or ""))

@@ -83,7 +83,10 @@ def test_an_address_stays_as_it_is(text: str) -> None:
 
 
 def test_postgres_has_timeouts_unless_the_address_sets_them() -> None:
-    assert sqlalchemy_uri("sqlite:////a/b.db") == "sqlite:////a/b.db"
+    uri = sqlalchemy_uri("sqlite:////a/b.db")
+    assert uri == "sqlite:////a/b.db?timeout=60"
+    assert sqlalchemy_uri(uri) == uri
+    assert sqlite_path(uri) == Path("/a/b.db")
     uri = sqlalchemy_uri("postgresql://u:p@h/d")
     assert uri.startswith("postgresql+psycopg://u:p@h/d?connect_timeout=10&")
     assert sqlalchemy_uri(uri) == uri

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.config import Config
-from sqlalchemy import event
+from sqlalchemy import event, text
 from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
@@ -68,6 +68,11 @@ def test_a_connection_that_the_server_has_closed_is_replaced(catalog: Catalog, p
 
 
 @pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
+def test_a_locked_database_is_waited_for(catalog: Catalog) -> None:
+    with database_of(catalog).connect() as connection:
+        assert connection.scalar(text("PRAGMA busy_timeout")) == 60_000
+
+
 def test_tables_are_replaced(catalog: Catalog) -> None:
     replace_tables(catalog, TABLES)
     assert columns(catalog) == {"new"}

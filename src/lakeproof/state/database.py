@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from lakeproof.addresses import sqlalchemy_uri, sqlite_path
+from lakeproof.addresses import BUSY_SECONDS, sqlalchemy_uri, sqlite_path
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.state.schema import StateTooNewError, is_current, migrate
 from lakeproof.storage.disk import DiskFullError, full_disk
@@ -90,8 +90,7 @@ def _full_disk(error: Exception, uri: str) -> DiskFullError | None:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout=60000")
-    deadline = monotonic() + 60
+    deadline = monotonic() + BUSY_SECONDS
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
