@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 from tests.durations import Durations
 from tests.selection import ALL
 from tests.servers import (
@@ -38,6 +39,11 @@ hypothesis.settings.register_profile("few", derandomize=True, deadline=None, max
 hypothesis.settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.register_profile("fuzz", derandomize=False, max_examples=1_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("all" if ALL else "few")
+
+# Hypothesis also draws constants from local modules that are imported so far. With several workers, these depend on the
+# tests that ran before, and so would the examples.
+_is_local = providers.is_local_module_file
+providers.is_local_module_file = lambda path: not hypothesis.settings.default.derandomize and _is_local(path)
 
 ROOT = Path(__file__).parents[1]
 MAX_MEMORY = min(8 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import psutil
 import psycopg
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from psycopg import sql
 
@@ -423,9 +423,16 @@ class KafkaServer(Server):
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         own = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = self._admin()
-        admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
-        # The broker learns of the topic later: on a busy machine, after a client has requested it.
         deadline = time.monotonic() + _TOPIC_SECONDS
+        while True:
+            try:
+                admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
+                break
+            except KafkaException as error:  # the controller takes a broker that stalls for a second for a dead one
+                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+        # The broker learns of the topic later: on a busy machine, after a client has requested it.
         while len(admin.list_topics(name, timeout=_TOPIC_SECONDS).topics[name].partitions) < partitions:
             if time.monotonic() > deadline:
                 raise ServerError(f"The broker does not know the topic {name}.")

@@ -118,6 +118,9 @@ def _create(admin: AdminClient, topic: TopicSpec) -> bool:
             return False
         if why.retriable() or why.code() < 0:
             raise
+        # One replica, or the brokers' own number, is possible again once enough brokers run.
+        if why.code() == KafkaError.INVALID_REPLICATION_FACTOR and topic.replication in (None, 1):
+            raise
         raise UsageError(
             f"Kafka refuses to create the topic {topic.name}: {why.str()}.",
             "Change the LAKE_TOPIC_ settings, or create the topic yourself.",

@@ -1,13 +1,17 @@
 """Topics are created as configured; existing ones are compared and never changed."""
 
 import uuid
+from concurrent.futures import Future
+from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.servers import KafkaServer
 
-from lakeproof.errors import UsageError
-from lakeproof.kafka.create import Difference, TopicSpec, create_topics
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.kafka import create
+from lakeproof.kafka.create import Difference, TopicSpec, create_topics, ensure_topic
 from lakeproof.settings import settings_of
 
 
@@ -57,3 +61,17 @@ def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
     for topic in (TopicSpec("test-unknown-config", 1, 1, {"cleanup.policy": "keep"}), TopicSpec("test-replicas", 1, 5)):
         with pytest.raises(UsageError, match=f"Kafka refuses to create the topic {topic.name}"):
             create_topics(client, [topic])
+
+
+@pytest.mark.parametrize(("replication", "kind"), [(None, UnavailableError), (1, UnavailableError), (3, UsageError)])
+def test_brokers_that_restart_are_no_mistake(
+    monkeypatch: pytest.MonkeyPatch, replication: int | None, kind: type[LakeproofError]
+) -> None:
+    refused: Future[None] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR)))
+    admin = Mock(**{"create_topics.return_value": {"t": refused}, "list_topics.return_value": Mock(topics={})})
+    monkeypatch.setattr(create, "AdminClient", lambda _: admin)
+    with pytest.raises(kind):
+        create_topics({}, [TopicSpec("t", 1, replication)])
+    with pytest.raises(kind):
+        ensure_topic(settings_of({}).kafka, TopicSpec("t", 1, replication))
