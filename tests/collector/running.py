@@ -142,7 +142,7 @@ def at(found: Iterable[Landed]) -> dict[tuple[int, int], Landed]:
     return {(each.partition, each.offset): each for each in found}
 
 
-def wait_for(found: Callable[[], Any], seconds: float = 30) -> Any:
+def wait_for(found: Callable[[], Any], seconds: float = 180) -> Any:
     """Wait until a function returns a true value; a refused connection counts as false."""
     deadline = time.monotonic() + seconds
     while True:

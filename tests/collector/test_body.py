@@ -56,9 +56,9 @@ def test_a_frame_that_needs_a_large_window_is_refused() -> None:
 
 @pytest.mark.parametrize("encoding", PACK)
 def test_many_members_are_refused_soon(encoding: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert unpacked(PACK[encoding](b"") * 50_000, encoding) == HTTPStatus.BAD_REQUEST
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_the_memory_of_a_post_is_given_back() -> None:

@@ -89,9 +89,9 @@ def test_a_second_signal_ends_it_at_once(start_collector: Any) -> None:
     running: Collector = start_collector().ready()
     with socket.create_connection(("127.0.0.1", running.port)) as half:
         half.sendall(b"POST /collect HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n[")
-        time.sleep(0.3)
+        time.sleep(1)
         running.process.terminate()
-        time.sleep(0.3)
+        time.sleep(1)
         assert running.process.poll() is None
         assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
 

@@ -150,7 +150,7 @@ def test_the_log_has_one_line_per_post_with_its_id_and_never_a_body(collector: C
     accepted = lines["mine-1"]
     assert (accepted["status"], accepted["events"], accepted["failed"]) == (202, 1, 0)
     assert accepted["bytes"] == accepted["unpacked"] > 50
-    assert 0 < accepted["seconds"] < 10
+    assert 0 < accepted["seconds"] < 60
     assert lines["mine-2"]["why"] == "In event 0, $.id: expected an integer, got a string."
     assert lines[answers[2].headers["x-correlation-id"]]["status"] == 202
     assert "secret-text" not in collector.log.read_text()

@@ -64,7 +64,7 @@ def serving(settings: Settings, environment: Environment) -> Iterator[dict[str, 
             yield own
         finally:
             server.send_signal(signal.SIGTERM)
-            assert server.wait(20) == 0
+            assert server.wait(120) == 0
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_it_makes_a_token_and_says_what_is_wrong_with_an_address(
         on = changed(settings, LAKE_SERVE_PORT=int(address.rpartition(":")[2]))
         assert "bronze" in get(on, "/v1/namespaces", token=token)
         server.send_signal(signal.SIGINT)
-        assert server.wait(20) == 0
+        assert server.wait(120) == 0
 
 
 @pytest.mark.long

@@ -147,7 +147,7 @@ def test_a_catalog_that_is_away_is_named_without_its_password_and_costs_only_its
         start = time.monotonic()
         with pytest.raises(UnavailableError) as caught:
             session.sql("FROM bronze.events")
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 60
         with pytest.raises(LakeproofError, match="syntax error"):
             session.sql("SELEC 1")
     assert "127.0.0.1:1" in caught.value.message

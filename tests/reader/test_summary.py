@@ -139,8 +139,8 @@ def test_waiting_ends_with_the_first_rows_of_bronze(lake_settings: Settings, app
     consumer = threading.Thread(target=consume)
     consumer.start()
     start = time.monotonic()
-    wait_for_rows(lake_settings, "events", 30)
-    assert 2 < time.monotonic() - start < 30
+    wait_for_rows(lake_settings, "events", 120)
+    assert 2 < time.monotonic() - start < 120
     consumer.join()
 
 

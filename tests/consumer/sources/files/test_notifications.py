@@ -33,7 +33,7 @@ from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.s3 import s3_client
 
 HOURS = 86_400
-_PATIENCE = 30.0
+_PATIENCE = 180.0
 
 
 class Notifying(MinioServer):

@@ -62,7 +62,7 @@ def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environmen
         while not re.search(r" [1-9]\d* data files? read", lines[-1]) or len(lines) == 1:
             lines.append(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert all(re.fullmatch(r"\S+ \S+ events: clean; .* read in [\d.]+ s \(proof \d+\)\n", line) for line in lines)
     (last,) = last_proofs(lake.settings.state.database)
     assert (last.kind, last.outcome) == (Kind.NEW, Outcome.CLEAN)
@@ -80,7 +80,7 @@ def test_a_follower_that_is_stopped_within_a_proof_leaves_nothing(lake: BookLake
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=120)
     assert process.returncode in (0, 130)
     assert error == b""
     if not out:
