@@ -119,7 +119,7 @@ def test_a_server_that_goes_away_in_the_middle(request: pytest.FixtureRequest, l
             time.sleep(0.1)
         dependent.server.stop()
         land(dependent.settings, 2, 2)
-        assert process.wait(120) == 3, log.read_text()
+        assert process.wait(400) == 3, log.read_text()
     finally:
         process.kill()
     dependent.check_words(log.read_text())

@@ -147,7 +147,7 @@ def test_a_jvm_that_is_out_of_memory_ends(lake_settings: Settings) -> None:
         env={**os.environ, **environment, "LAKE_SPARK_UI_PORT": "0"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
         check=False,
     )
     assert done.stdout.split()[-1] == "3", done.stdout + done.stderr
@@ -194,7 +194,7 @@ def test_plain_spark_gives_the_same_tables_and_leaves_nothing(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

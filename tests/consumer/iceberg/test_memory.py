@@ -1,22 +1,24 @@
 """The cache keeps what is used, and forgets what is not."""
 
-import time
+from functools import partial
 
 import pyarrow as pa
 import pytest
+from cachetools import TTLCache
 
 from consumer.iceberg import memory
 from consumer.iceberg.memory import Memory
 
 
 def test_what_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_IDLE_SECONDS", 0.5)
+    now = [0.0]
+    monkeypatch.setattr(memory, "TTLCache", partial(TTLCache, timer=lambda: now[0]))
     cache, table = Memory(), pa.table({"id": [1, 2, 3]})
     cache.keep("used", "rows", table)
     cache.keep("unused", "rows", table)
     cache.vectors("unused", dict)
     for _ in range(4):
-        time.sleep(0.2)
+        now[0] += memory._IDLE_SECONDS * 0.4
         assert cache.table("used", "rows") is table
     assert cache.table("unused", "rows") is None
     assert cache.vectors("unused", lambda: {"read": "again"}) == {"read": "again"}

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.servers import PostgresServer
@@ -11,7 +12,7 @@ from tests.servers import PostgresServer
 from lakeproof.errors import UnavailableError
 from lakeproof.state import lease as module
 from lakeproof.state.database import transaction
-from lakeproof.state.lease import Lease, LeaseHeldError, lease
+from lakeproof.state.lease import Lease, LeaseHeldError, expiries, lease
 
 HOLD = """
 import sys, time
@@ -67,13 +68,14 @@ def test_given_back_it_is_free_at_once(database: str) -> None:
 
 
 def test_a_lease_that_ran_out_is_taken_and_its_holder_notices(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.2)
-    monkeypatch.setattr(module, "_RENEWALS", 0.0001)  # as if suspended: the next renewal is far in the future
+    now = [time.time()]
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now[0]))
     first, second = (module.Lease(module.open_database(database), "events") for _ in range(2))
-    first.take()
+    first.take()  # without a thread that renews it, as if suspended
+    now[0] += module.LEASE_SECONDS - 1
     with pytest.raises(LeaseHeldError):
         second.take()
-    time.sleep(0.3)
+    now[0] += 2
     second.take()
     second.check()
     with pytest.raises(LeaseHeldError, match="took over"):
@@ -98,9 +100,12 @@ def test_without_its_database_a_lease_fails_in_one_line_and_hides_no_other_error
 
 
 def test_a_lease_is_renewed_while_it_is_held(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(module, "_RENEWALS", 300)  # one every 0.1 s
     with lease(database, "events") as held:
-        time.sleep(1.5)
+        before, end = expiries(database, ["events"])["events"], time.monotonic() + 120
+        while expiries(database, ["events"])["events"] <= before:
+            assert time.monotonic() < end
+            time.sleep(0.1)
         with pytest.raises(LeaseHeldError):
             module.Lease(module.open_database(database), "events").take()
         held.check()

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-import time
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -240,14 +241,15 @@ def test_bad_units_of_a_time_are_counted_together(stream: Stream) -> None:
 
 
 @pytest.mark.all
-def test_a_pause_of_a_time_does_not_end_with_the_time(stream: Stream) -> None:
-    stream.write("{share: 0.5, units: 5, over: 3 seconds, action: pause}")
+def test_a_pause_of_a_time_does_not_end_with_the_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream.write("{share: 0.5, units: 5, over: 1 hour, action: pause}")
     stream.land("1.json", 0, 4)
     stream.drain()
     stream.land("2.json", 0, 4)
-    assert "8 of 8 units of the last 3 seconds" in paused(stream).message
-    time.sleep(3.5)
-    assert "8 of 8 units of the last 3 seconds" in paused(stream).message
+    assert "8 of 8 units of the last 1 hour" in paused(stream).message
+    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(hours=2))
+    monkeypatch.setattr(land, "datetime", later)
+    assert "8 of 8 units of the last 1 hour" in paused(stream).message
 
 
 def test_a_warning_is_in_the_log_and_in_status(stream: Stream) -> None:

@@ -175,7 +175,6 @@ def test_a_topic_that_is_missing_created_again_or_away(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(create, "_PATIENCE_SECONDS", 1.0)
     topic, followed = kafka.new_topic(), gold(lake, SPENDING)
     kafka.delete_topic(topic)
     silver.keep([order(NOON)])
@@ -189,16 +188,18 @@ def test_a_topic_that_is_missing_created_again_or_away(
 
     bulletin = Bulletin(tmp_path)
     away = changed(lake, LAKE_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}", LAKE_KAFKA_TIMEOUT_SECONDS=1)
-    for available_now in (True, False):
-        query = LayerQuery(away, TopicSink(away, followed, topic), Trigger(available_now))
-        with lease(lake.state.database, query.lease_name) as held, structlog.testing.capture_logs() as logs:
-            query.resume(session, held)
-            if available_now:
-                with pytest.raises(UnavailableError, match="does not respond"):
-                    query.look(session, bulletin)
-            else:  # tables continue to be filled
-                assert [query.look(session, bulletin), query.look(session, bulletin)] == [False, False]
-                assert [line["event"] for line in logs] == ["publishing waits"]
+    with monkeypatch.context() as patch:
+        patch.setattr(create, "_PATIENCE_SECONDS", 1.0)
+        for available_now in (True, False):
+            query = LayerQuery(away, TopicSink(away, followed, topic), Trigger(available_now))
+            with lease(lake.state.database, query.lease_name) as held, structlog.testing.capture_logs() as logs:
+                query.resume(session, held)
+                if available_now:
+                    with pytest.raises(UnavailableError, match="does not respond"):
+                        query.look(session, bulletin)
+                else:  # tables continue to be filled
+                    assert [query.look(session, bulletin), query.look(session, bulletin)] == [False, False]
+                    assert [line["event"] for line in logs] == ["publishing waits"]
 
     with structlog.testing.capture_logs() as logs:
         send_all(session, lake, followed, topic)

@@ -17,7 +17,27 @@ from lakeproof.state import landing_log
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage import StoredFile
 
-SETTLE = timedelta(seconds=0.3)
+SETTLE = timedelta(hours=1)  # longer than any pause of the machine
+
+
+class Clock:
+    """The monotonic clock of the discovery, which only tests and the discovery's own sleep move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(discovery_module, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -37,7 +57,7 @@ def discovery(folder: Path, log: LandingLog) -> Discovery:
     return Discovery(LandingZone(folder.as_uri(), S3Settings()), log, SETTLE)
 
 
-def land(path: Path, age: float = 60) -> None:
+def land(path: Path, age: float = 86400) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"[]")
     os.utime(path, (time.time() - age, time.time() - age))
@@ -64,32 +84,36 @@ def test_all_ages_folders_and_names_but_hidden_ones_are_taken(
     assert discovery.recent() == discovery.sweep() == 0
 
 
-def test_a_growing_file_is_left_until_it_is_stable(folder: Path, discovery: Discovery, log: LandingLog) -> None:
+def test_a_growing_file_is_left_until_it_is_stable(
+    folder: Path, discovery: Discovery, log: LandingLog, clock: Clock
+) -> None:
     path = folder / "growing.json"
     for _ in range(4):
         with path.open("ab") as file:
             file.write(b"[1]")
         assert discovery.recent() == 0
-        time.sleep(SETTLE.total_seconds() / 3)
-    time.sleep(SETTLE.total_seconds())
+        clock.sleep(SETTLE.total_seconds() / 3)
+    clock.sleep(SETTLE.total_seconds())
     assert discovery.recent() == 1
     assert log.files(0, 1)[0].size == path.stat().st_size
 
 
-def test_a_file_from_the_future_is_taken_once_it_is_stable(folder: Path, discovery: Discovery) -> None:
+def test_a_file_from_the_future_is_taken_once_it_is_stable(folder: Path, discovery: Discovery, clock: Clock) -> None:
     land(folder / "tomorrow.json", age=-86400)
     assert discovery.recent() == 0
-    time.sleep(SETTLE.total_seconds() * 1.2)
+    clock.sleep(SETTLE.total_seconds())
     assert discovery.recent() == 1
 
 
-def test_a_young_file_that_is_renamed_is_taken_once(folder: Path, discovery: Discovery, log: LandingLog) -> None:
+def test_a_young_file_that_is_renamed_is_taken_once(
+    folder: Path, discovery: Discovery, log: LandingLog, clock: Clock
+) -> None:
     land(folder / "a.json", age=0)
     assert discovery.recent() == 0
     (folder / "a.json").rename(folder / "b.json")
-    time.sleep(SETTLE.total_seconds() * 1.2)
-    discovery.recent()
-    discovery.recent()
+    for _ in range(3):
+        clock.sleep(SETTLE.total_seconds())
+        discovery.recent()
     assert names(log) == ["b.json"]
 
 
@@ -106,18 +130,18 @@ def test_recent_sees_files_added_to_folders_it_knows(folder: Path, discovery: Di
 
 
 def test_available_now_waits_for_young_files_and_names_those_that_still_grow(
-    folder: Path, discovery: Discovery, log: LandingLog, monkeypatch: pytest.MonkeyPatch
+    folder: Path, discovery: Discovery, log: LandingLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land(folder / "young.json", age=0)
     growing = folder / "growing.json"
     land(growing, age=0)
-    sleep = time.sleep
+    sleep = clock.sleep
 
     def grow_and_sleep(seconds: float) -> None:
         sleep(seconds)
         growing.write_bytes(b"[1, 2]")
 
-    monkeypatch.setattr(time, "sleep", grow_and_sleep)
+    monkeypatch.setattr(clock, "sleep", grow_and_sleep)
     assert discovery.sweep_until_settled() == ["growing.json"]
     assert names(log) == ["young.json"]
 
