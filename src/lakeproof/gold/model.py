@@ -71,6 +71,11 @@ class Window:
     every: timedelta
     session: bool = False
 
+    @property
+    def overlap(self) -> int:
+        """Number of windows that contain a row."""
+        return 1 if self.session else self.size // self.every
+
     def __str__(self) -> str:
         if self.session:
             return f"session with a gap of {duration_text(self.size)}"

@@ -1,5 +1,6 @@
 """Keys, windows and measures of a product, computed on whole Arrow columns."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from consumer.iceberg.data_files import field_at
+from consumer.iceberg.memory import ROWS
 from lakeproof.contracts.rules.expression import Column, Expression
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
 from lakeproof.judge.judged import arrow_type
@@ -56,10 +58,20 @@ def in_windows(rows: pa.RecordBatch, product: Product, event_time: str, *, measu
     newest = times - np.mod(times, every)
     if size == every:
         return pa.table({START: newest} | found)
-    before = np.arange(size // every)
+    before = np.arange(product.window.overlap)
     starts = (newest[:, None] - before[None, :] * every).ravel()
     places = pa.array(np.repeat(np.arange(len(newest)), len(before)))
     return pa.table({START: starts} | {name: column.take(places) for name, column in found.items()})
+
+
+def pieces_in_windows(
+    batches: Iterable[pa.RecordBatch], product: Product, event_time: str, *, measures: bool = True
+) -> Iterator[pa.Table]:
+    """Yield :func:`in_windows` of rows, of some at a time: windows that overlap repeat each row up to 1,440 times."""
+    length = max(ROWS // product.window.overlap, 1)
+    for batch in batches:
+        for start in range(0, batch.num_rows, length):
+            yield in_windows(batch.slice(start, length), product, event_time, measures=measures)
 
 
 def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Table:

@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import Target
+from consumer.iceberg.memory import ROWS
 from consumer.iceberg.scan import Scan, is_small, parts_of, read, rows_of
 from consumer.iceberg.tasks import Written, gathered, write_batches
-from consumer.layers.gold.columns import aggregated, in_windows, micros
+from consumer.layers.gold.columns import aggregated, micros, pieces_in_windows
 from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
 from consumer.layers.gold.touched import Windows, remembered, window_texts
 from consumer.spreading import attempted, dealt, succeeded, tidied
@@ -41,15 +42,16 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     known = remembered(spark, silver, wanted.product, wanted.event_time)
     if known is not None:
         return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)
-    if is_small(silver):
-        return _write([_rows_in(batch, wanted) for batch in read(silver)], wanted)
+    rows = rows_of(silver) * wanted.product.window.overlap
+    if is_small(silver) and rows <= ROWS:
+        return _write([*_rows_in(read(silver), wanted)], wanted)
     parts = parts_of(spark, silver)
-    tasks = max(len(parts), 1 + rows_of(silver) // _ROWS_PER_TASK)
+    tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
 
     def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
         try:
-            for batch in read(part):
-                yield from _dealt(_rows_in(batch, wanted), wanted.product, tasks)
+            for rows in _rows_in(read(part), wanted):
+                yield from _dealt(rows, wanted.product, tasks)
         except LakeproofError as error:  # an exception would reach the driver as the text of a stack trace
             yield 0, error
 
@@ -64,8 +66,8 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
         return gathered(succeeded(found.mapPartitions(lambda mine: [attempt(mine)]).collect()))
 
 
-def _rows_in(batch: pa.RecordBatch, wanted: Wanted) -> pa.Table:
-    return _of_windows(in_windows(batch, wanted.product, wanted.event_time), wanted)
+def _rows_in(batches: Iterable[pa.RecordBatch], wanted: Wanted) -> Iterator[pa.Table]:
+    return (_of_windows(rows, wanted) for rows in pieces_in_windows(batches, wanted.product, wanted.event_time))
 
 
 def _of_windows(rows: pa.Table, wanted: Wanted) -> pa.Table:

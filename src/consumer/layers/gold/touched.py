@@ -14,10 +14,12 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.memory import ROWS
 from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, spread, whole_files
+from consumer.iceberg.scan import rows_of as rows_in_files
 from consumer.iceberg.upsert import OldRows, Span
-from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros, small_type
+from consumer.layers.gold.columns import START, columns_of, in_windows, key_names, micros, pieces_in_windows, small_type
 from consumer.texts import texts_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import WINDOW_START, Product
@@ -84,6 +86,8 @@ def window_texts(rows: pa.Table) -> Any:
 
 def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: str) -> list[pa.Table] | None:
     """Return :func:`~gold.columns.in_windows` of the rows of each data file; None if there are too many rows."""
+    if rows_in_files(silver) * product.window.overlap > ROWS:
+        return None
     fits, rest = whole_files(silver)
     if not fits.files or rest.files:
         return None
@@ -101,7 +105,7 @@ def places_of(
     names = columns_of(product, event_time, measures=False)
 
     def find(part: Scan) -> pa.Table | None:
-        found = [_distinct(in_windows(rows, product, event_time, measures=False)) for rows in read(part)]
+        found = [*map(_distinct, pieces_in_windows(read(part), product, event_time, measures=False))]
         return shorten(pa.concat_tables(found)) if found else None
 
     narrow = replace(new, columns={name: new.columns[name] for name in names})

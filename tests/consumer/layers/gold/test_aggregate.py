@@ -104,6 +104,8 @@ def test_windows_are_the_same_whatever_the_number_of_tasks(
     monkeypatch: pytest.MonkeyPatch, lake: Settings, session: SparkSession, silver: Silver, spec: Spec
 ) -> None:
     """Rows are dealt to several tasks. If more windows are touched than a task may get, it computes all in between."""
+    for module in ("columns", "touched", "tasks"):  # neither remembered nor computed by the driver
+        monkeypatch.setattr(f"consumer.layers.gold.{module}.ROWS", 3)
     monkeypatch.setattr("consumer.layers.gold.tasks._ROWS_PER_TASK", 5)
     monkeypatch.setattr("consumer.layers.gold.touched._MAX_WINDOWS", 1)
     monkeypatch.setattr("consumer.layers.gold.sessions.MAX_SESSIONS", 1)

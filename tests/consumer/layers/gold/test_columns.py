@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.lakeproof.gold.test_measures import by_another, computed, measures, same
 from tests.lakeproof.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 
-from consumer.layers.gold.columns import START, aggregated, in_windows
+from consumer.layers.gold.columns import START, aggregated, in_windows, pieces_in_windows
 from consumer.layers.gold.touched import merged
 from lakeproof.contracts import PrimitiveType
 from lakeproof.contracts.rules.types import RuleError
@@ -118,6 +118,15 @@ def test_a_row_is_in_the_windows_that_contain_its_event_time(size: timedelta, ev
             expected.append(start)
             start += step
     assert found == sorted(expected)
+
+
+def test_windows_that_overlap_repeat_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.layers.gold.columns.ROWS", 100)
+    made = product(COUNT, window=Window(timedelta(days=1), timedelta(minutes=30)))  # 48 windows for each row
+    at = pa.array([EPOCH + number * HOUR for number in range(7)], pa.timestamp("us", "UTC"))
+    pieces = list(pieces_in_windows([pa.record_batch({"at": at})], made, "at"))
+    assert [piece.num_rows for piece in pieces] == [96, 96, 96, 48]
+    assert pa.concat_tables(pieces).equals(in_windows(pa.record_batch({"at": at}), made, "at"))
 
 
 def test_spans_are_merged() -> None:
