@@ -132,8 +132,8 @@ class _Readings:
         self.samples = samples
         self._silver = silver
         self._time = identifier(samples.event_time.name)
-        limits = [f"value < {samples.minimum!r}::DOUBLE"] * (samples.minimum is not None)
-        limits += [f"value > {samples.maximum!r}::DOUBLE"] * (samples.maximum is not None)
+        limits = [f"value < {_double(samples.minimum)}"] * (samples.minimum is not None)
+        limits += [f"value > {_double(samples.maximum)}"] * (samples.maximum is not None)
         self._anomaly = f"({' OR '.join(limits) or 'false'})"
 
     def between(self, since: int | None, until: int, end: int) -> str:
@@ -216,6 +216,11 @@ def _compare_anomalies(
     compare_rows(readings.session, anomalies.name, keys, values, found)
 
 
+def _double(value: float | None) -> str:
+    """Return SQL of a double; from a text, since DuckDB reads a number with a point as a DECIMAL, and rounds it."""
+    return "NULL" if value is None else f"CAST({quoted(repr(value))} AS DOUBLE)"
+
+
 def _detected(samples: Samples, until: int) -> list[str]:
     """Return SQL of the anomalies of each detector: its name, the time, the reading, and the expected range."""
     rules = samples.detectors
@@ -227,10 +232,10 @@ def _detected(samples: Samples, until: int) -> list[str]:
             f"{low}::DOUBLE AS low, {high}::DOUBLE AS high FROM {rows}"
         )
 
-    low, high = ("NULL" if end is None else repr(end) for end in (samples.minimum, samples.maximum))
+    low, high = map(_double, (samples.minimum, samples.maximum))
     found = [select(Detector.OUT_OF_RANGE, "moment", "readings WHERE anomaly", low, high)]
     if rate := rules.rate_of_change:
-        change = f"{rate.maximum!r}::DOUBLE * ((moment - moment_before)::DOUBLE / {_SECOND})"
+        change = f"{_double(rate.maximum)} * ((moment - moment_before)::DOUBLE / {_SECOND})"
         low, high = f"(value_before - {change})", f"(value_before + {change})"
         rows = (
             "(SELECT *, lag(moment) OVER _w AS moment_before, lag(value) OVER _w AS value_before FROM readings "  # noqa: S608
