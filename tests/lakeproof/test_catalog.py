@@ -68,8 +68,8 @@ def test_a_connection_that_the_server_has_closed_is_replaced(catalog: Catalog, p
 
 
 @pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
-def test_a_locked_database_is_waited_for(catalog: Catalog) -> None:
-    with database_of(catalog).connect() as connection:
+def test_a_locked_database_is_waited_for(lake_settings: Settings) -> None:
+    with database_of(open_catalog(lake_settings)).connect() as connection:
         assert connection.scalar(text("PRAGMA busy_timeout")) == 60_000
 
 
