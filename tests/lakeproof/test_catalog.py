@@ -67,12 +67,12 @@ def test_a_connection_that_the_server_has_closed_is_replaced(catalog: Catalog, p
     assert catalog.table_exists("silver.a")
 
 
-@pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
 def test_a_locked_database_is_waited_for(lake_settings: Settings) -> None:
     with database_of(open_catalog(lake_settings)).connect() as connection:
         assert connection.scalar(text("PRAGMA busy_timeout")) == 60_000
 
 
+@pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
 def test_tables_are_replaced(catalog: Catalog) -> None:
     replace_tables(catalog, TABLES)
     assert columns(catalog) == {"new"}
