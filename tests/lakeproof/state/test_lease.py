@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from tests.servers import PostgresServer
 
 from lakeproof.errors import UnavailableError
 from lakeproof.state import lease as module
 from lakeproof.state.database import transaction
-from lakeproof.state.lease import Lease, LeaseHeldError, expiries, lease
+from lakeproof.state.lease import Lease, LeaseHeldError, State, expiries, lease, state_of
 
 HOLD = """
 import sys, time
@@ -97,6 +98,16 @@ def test_without_its_database_a_lease_fails_in_one_line_and_hides_no_other_error
     with pytest.raises(KeyError, match="what went wrong first"), lease(database, "events") as held:
         lose_the_table(held)
     assert "the lease was not released" in capsys.readouterr().out
+
+
+def test_a_step_of_the_clock_kills_no_holder(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lease(database, "events") as held:
+        before = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda process: before(process) + 2)
+        held.check()
+        assert state_of(database, "events") is State.RUNNING
+        with pytest.raises(LeaseHeldError):
+            module.Lease(module.open_database(database), "events").take()
 
 
 def test_a_lease_is_renewed_while_it_is_held(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
