@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.folders import (
     OF_NO_TABLE,
+    Folders,
     abandoned,
     folders_of,
     is_named,
@@ -346,8 +347,7 @@ class _Erasure:
         """Remove all older snapshots of the tables, and files that no snapshot needs."""
         done = self._done
         existing = self._existing()
-        with catalog_errors():
-            shared = sharing(folders_of(self._settings, self._catalog))
+        shared = sharing(self._folders)
         # The tables behind bronze were filled again, and the ledgers have no values.
         for name in (self._names.bronze, self._names.dead_letters, self._names.attempts):
             if name not in existing or (name == self._names.attempts and name not in entries):
@@ -356,6 +356,12 @@ class _Erasure:
                 self._forget_in(open_table(spark, name, _QUERY), shared(name))
             except (Py4JError, PySparkException) as error:
                 done.remains.append(f"{name}: its snapshots could not be expired: {first_cause(error)}")
+
+    @cached_property
+    def _folders(self) -> Folders:
+        """Return the folders of all tables after the rebuild."""
+        with catalog_errors():
+            return folders_of(self._settings, self._catalog)
 
     def _existing(self) -> list[str]:
         """Return the names of the stream's tables that exist."""
@@ -369,8 +375,7 @@ class _Erasure:
         existing = [name for name in self._existing() if name not in own]
         with catalog_errors():
             locations = {name: self._catalog.load_table(name).location() for name in existing}
-            folders = folders_of(settings, self._catalog)
-        for uri in abandoned(settings, folders, locations, self._replaced):
+        for uri in abandoned(settings, self._folders, locations, self._replaced):
             if why := why_left(settings, uri):
                 done.remains.append(f"{uri}, a folder of a replaced table: {why}")
                 continue
@@ -485,7 +490,7 @@ class _Erasure:
         if all(is_named(name, location) for name, location in locations.items()):
             return []
         with catalog_errors():
-            return unrecognized(self._settings, folders_of(self._settings, self._catalog), locations)
+            return unrecognized(self._settings, self._folders, locations)
 
     def _published(self, place: LandingZone) -> dict[str, list[StoredFile]]:
         """Return the published files of the stream's products, and of products whose file is gone."""
@@ -556,13 +561,12 @@ class _Erasure:
         done.elsewhere.append("Logs of the consumer, which have the first bytes of some bad units.")
 
     def _snapshots(self) -> dict[str, int | None]:
-        with catalog_errors():
-            found = {}
-            for name in tables_of_stream(self._settings, self._stream):
-                if self._catalog.table_exists(name):
-                    snapshot = self._catalog.load_table(name).current_snapshot()
-                    found[name] = snapshot.snapshot_id if snapshot else None
-            return found
+        found = {}
+        for name in self._existing():
+            with catalog_errors():
+                snapshot = self._catalog.load_table(name).current_snapshot()
+            found[name] = snapshot.snapshot_id if snapshot else None
+        return found
 
     def _ledger_properties(self) -> Mapping[str, str]:
         with catalog_errors():
