@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.memory import ROWS
-from consumer.iceberg.scan import Scan, is_small, parts_of, read, rows_of
+from consumer.iceberg.scan import Scan, is_small, parts_of, read
 from consumer.iceberg.tasks import Written, gathered, write_batches
 from consumer.layers.gold.columns import aggregated, micros, pieces_in_windows
 from consumer.layers.gold.sessions import Sessions, key_texts, sessions_of
-from consumer.layers.gold.touched import Windows, remembered, window_texts
+from consumer.layers.gold.touched import Windows, remembered, rows_in_windows, window_texts
 from consumer.spreading import attempted, dealt, succeeded, tidied
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Product
@@ -42,11 +42,11 @@ def write_windows(spark: SparkSession, silver: Scan, wanted: Wanted) -> Written:
     known = remembered(spark, silver, wanted.product, wanted.event_time)
     if known is not None:
         return _write([_of_windows(pa.concat_tables(known), wanted)], wanted)
-    rows = rows_of(silver) * wanted.product.window.overlap
-    if is_small(silver) and rows <= ROWS:
+    count = rows_in_windows(silver, wanted.product)
+    if is_small(silver) and count <= ROWS:
         return _write([*_rows_in(read(silver), wanted)], wanted)
     parts = parts_of(spark, silver)
-    tasks = max(len(parts), 1 + rows // _ROWS_PER_TASK)
+    tasks = max(len(parts), 1 + count // _ROWS_PER_TASK)
 
     def deal(part: Scan) -> Iterator[tuple[int, pa.Table | LakeproofError]]:
         try:

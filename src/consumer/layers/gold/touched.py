@@ -84,9 +84,14 @@ def window_texts(rows: pa.Table) -> Any:
     return texts_of(columns).cast(pa.binary())
 
 
+def rows_in_windows(silver: Scan, product: Product) -> int:
+    """Return the number of rows of :func:`~gold.columns.in_windows`, for all rows in the data files of a scan."""
+    return rows_in_files(silver) * product.window.overlap
+
+
 def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: str) -> list[pa.Table] | None:
     """Return :func:`~gold.columns.in_windows` of the rows of each data file; None if there are too many rows."""
-    if rows_in_files(silver) * product.window.overlap > ROWS:
+    if rows_in_windows(silver, product) > ROWS:
         return None
     fits, rest = whole_files(silver)
     if not fits.files or rest.files:

@@ -48,7 +48,7 @@ class Windows:
 
     def slices(self, within: Span) -> list[Span]:
         """Return spans of window starts that together make up `within`."""
-        return slices(self._session, self._newest, self._rows(within), self._size // self._every, within)
+        return slices(self._session, self._newest, self._rows(within), self._product.window.overlap, within)
 
     def spans_since(self, start: int) -> list[Span]:
         """Return spans of the starts of windows with rows of micro-batches from `start` on: one span for each day."""
