@@ -121,12 +121,10 @@ def sqlite_uri(path: Path) -> str:
 
 def sqlite_path(uri: str) -> Path | None:
     """Return the path of a SQLite database; None for other databases."""
+    if not uri.startswith("sqlite:"):
+        return None
     # Decodes like SQLAlchemy, whose import takes longer than a query of the reader.
-    return (
-        Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0])).absolute()
-        if uri.startswith("sqlite:")
-        else None
-    )
+    return Path(unquote(uri.removeprefix("sqlite:///").partition("?")[0])).absolute()
 
 
 def sqlalchemy_uri(uri: str) -> str:

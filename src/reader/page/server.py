@@ -59,18 +59,16 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int | N
     Without a port, the server listens on 8282, or on any free port if 8282 is in use.
     """
     token = None if _is_loopback(host) else _token(settings)
+    wanted = _PORT if port is None else port
     try:
-        try:
-            server = _Server((host, _PORT if port is None else port), settings, streams, token)
-        except OSError as error:
-            if port is not None or error.errno != errno.EADDRINUSE:
-                raise
-            server = _Server((host, 0), settings, streams, token)
+        server = _Server((host, wanted), settings, streams, token)
     except OSError as error:
-        raise UnavailableError(
-            f"Cannot listen on {host}:{port}: {error.strerror}.",
-            "Stop the program that uses it, or use another --port.",
-        ) from error
+        if port is not None or error.errno != errno.EADDRINUSE:
+            raise UnavailableError(
+                f"Cannot listen on {host}:{wanted}: {error.strerror}.",
+                "Stop the program that uses it, or use another --port.",
+            ) from error
+        server = _Server((host, 0), settings, streams, token)
     with server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:

@@ -146,6 +146,8 @@ def test_mistakes_have_hints(settings: Settings, tmp_path: Path) -> None:
         serving(settings, [], "127.0.0.1", taken.getsockname()[1]),
     ):
         pass
+    with pytest.raises(UnavailableError, match=r"192\.0\.2\.1:8282"), serving(settings, [], "192.0.2.1", None):
+        pass
     with pytest.raises(UsageError, match="--port-file"):
         run_page(settings, [], "127.0.0.1", 0, tmp_path / "no" / "port")
 
