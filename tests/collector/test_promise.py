@@ -120,7 +120,7 @@ def test_posts_in_flight_end_at_the_deadline_when_the_broker_goes_away(
         began = time.monotonic()
         with ThreadPoolExecutor(5) as pool:
             answers: list[Answer] = list(pool.map(lambda number: running.post([event(number)] * 3), range(5)))
-        assert 1.5 < time.monotonic() - began < 30
+        assert 1.5 < time.monotonic() - began < 9  # the default is 10 seconds
         assert [answer.status for answer in answers] == [503] * 5
         for answer in answers:
             assert len(answer.json["events"]) == 3

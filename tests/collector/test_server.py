@@ -67,7 +67,7 @@ def test_slow_clients_get_408_or_are_cut_off(hasty: Collector) -> None:
     answer = rest(waiting)
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 408 ")
     assert [rest(connection) for connection in heads] == [b"", b"", b""]
-    assert 0.9 < time.monotonic() - began < 30
+    assert 0.9 < time.monotonic() - began < 9  # the default is 10 seconds
 
 
 def test_a_second_head_may_not_be_slow_either(hasty: Collector) -> None:
@@ -78,7 +78,7 @@ def test_a_second_head_may_not_be_slow_either(hasty: Collector) -> None:
     connection.sendall(b"POST /coll")
     began = time.monotonic()
     assert rest(connection) == b""
-    assert 0.9 < time.monotonic() - began < 30
+    assert 0.9 < time.monotonic() - began < 9  # the default is 10 seconds
 
 
 def send_until_cut_off(connection: socket.socket, *texts: bytes) -> None:
@@ -208,6 +208,8 @@ def test_large_posts_share_a_bounded_memory(start_collector: Any) -> None:
         return len(refused) >= 25
 
     wait_for(are_refused)
+    time.sleep(1)
+    are_refused()
     assert len(refused) < 40
     assert megabytes(running) - before < 60
     assert running.send(b"[" + b" " * 999_999).status == 429
