@@ -45,7 +45,12 @@ def asked_to_end() -> Iterator[None]:
         raise AskedToEnd
 
     with ending_signals(handle):
-        yield
+        try:
+            yield
+        except BaseException:
+            if asked:  # a library in which the exception was raised may have replaced it
+                raise AskedToEnd from None
+            raise
 
 
 def end_at_once(number: int) -> NoReturn:

@@ -48,3 +48,20 @@ def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(AskedToEnd):
         twice()
     assert ended == [signal.SIGINT]
+
+
+def test_an_error_that_replaces_the_exception_of_a_signal_ends_the_same() -> None:
+    def within_a_library() -> None:
+        with asked_to_end():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except AskedToEnd:
+                raise ImportError from None
+
+    with pytest.raises(AskedToEnd):
+        within_a_library()
+
+
+def test_an_error_without_a_signal_stays() -> None:
+    with pytest.raises(ImportError), asked_to_end():
+        raise ImportError

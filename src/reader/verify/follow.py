@@ -51,11 +51,12 @@ def follow(
                 code = int(not all(each.clean for each in found))
                 for each in found:
                     _write(each, monotonic() - began, report_format)
-            except _EndedError:
-                break
-            except LakeproofError as error:
+            except BaseException as error:
+                # A library in which the signal's exception is raised may replace it: DuckDB, an import.
+                if is_proving and ended.is_set():
+                    break
                 is_proving = False
-                if not has_proven and not error.retryable:
+                if not isinstance(error, LakeproofError) or not (has_proven or error.retryable):
                     raise
                 code = error.exit_code
                 _write_error(error, report_format)
