@@ -15,10 +15,10 @@ _MINIO, _LOCAL, _FOLDER = "MinIO", "local", "local, one folder"
 _TRIGGER_SECONDS = 1.0
 
 ABOUT = [
-    "*Triggers*: `LandingReader.read`, which is all that a trigger asks of the landing zone, while one file lands "
+    "*Triggers*: `MicroBatches.next`, which is all that a trigger asks of the landing zone, while one file lands "
     "before each, at 1, 10 and 100 times the files; all of them in the landing log. Hourly folders hold "
     f"{FILES_OF_AN_HOUR:,} files each, and the new ones go to the last of them; *one folder* has all files in one, "
-    "which a local folder's reader must list whole. The local reader does not wait for files to settle here "
+    "which a local trigger must list whole. It does not wait for files to settle here "
     "(`LAKE_SETTLE_SECONDS=0`). A *first* trigger is that of a consumer that starts. *Beside a sweep*: while another "
     "thread lists everything.",
     "*Old name*: a file that sorts before all others lands, with a modification time of 2020 where files have one; "

@@ -1,4 +1,4 @@
-"""Cost of a trigger for the landing zone's reader as the landing zone grows.
+"""Cost of a look for the next micro-batch as the landing zone grows.
 
 Run as a side: ``python -m benchmarks.flat_triggers LAYOUT SIZE...``. The landing zone is filled to each size in turn,
 and recorded in the landing log; then new files land one by one, and a trigger looks for each.
@@ -6,24 +6,20 @@ and recorded in the landing log; then new files land one by one, and a trigger l
 
 import json
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.flat_figures import percentile
-from benchmarks.harness import FOLDER_VARIABLE
-from consumer.bulletin import Bulletin
-from consumer.sources.files.stream import LandingOptions, LandingReader
+from consumer.sources.files.micro_batches import MicroBatches
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, load_settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.landing_log import LandingLog
+from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.storage import open_storage
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import s3_client
@@ -39,6 +35,7 @@ _CONTENT = b"[]"
 _WRITERS = 16
 _OLD = 1_577_836_800  # 2020-01-01, as a modification time
 _GIVE_UP_SECONDS = 120.0
+_MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -76,15 +73,13 @@ class Zone:
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(put, uris, chunksize=100))
 
-    def reader(self, sweep_seconds: float) -> LandingReader:
-        """Make a reader like that of a starting consumer."""
+    def micro_batches(self, sweep_seconds: float) -> MicroBatches:
+        """Return the micro-batches of a starting consumer."""
         landing = self.settings.landing.model_copy(update={"sweep_seconds": sweep_seconds})
         settings = self.settings.model_copy(update={"landing": landing})
-        bulletin = Bulletin(Path(os.environ[FOLDER_VARIABLE]))
         ContractLog(settings.state.database).make_current(_STREAM, "none", b"")
-        begin = LandingLog(settings.state.database, _STREAM).base
-        pickled = pickle.dumps((settings, landing_zone(settings, _STREAM)))
-        return LandingReader(LandingOptions(_STREAM, _STREAM, begin, bulletin, None, pickled))
+        log = LandingLog(settings.state.database, _STREAM)
+        return MicroBatches(settings, _STREAM, landing_zone(settings, _STREAM), log, None)
 
 
 def main() -> None:
@@ -97,8 +92,8 @@ def main() -> None:
         zone.fill(landed, size)
         landed = size
         filled = time.monotonic() - began
-        offset, taken = _take_all(zone)
-        triggers = _Triggers(zone, offset, landed)
+        position, taken = _take_all(zone)
+        triggers = _Triggers(zone, position, landed)
         quiet = triggers.quiet()
         beside = triggers.beside_a_sweep()
         late = triggers.old_name()
@@ -108,47 +103,46 @@ def main() -> None:
     print(json.dumps({"sizes": found}))
 
 
-def _take_all(zone: Zone) -> tuple[dict[str, Any], float]:
-    """Read all landed files into the landing log, like a first sweep; return the offset after them, and the seconds."""
+def _take_all(zone: Zone) -> tuple[Position, float]:
+    """Take all landed files into the landing log, like a first sweep; return the position after them, and seconds."""
     began = time.monotonic()
-    reader = zone.reader(sweep_seconds=3_600)
-    offset = reader.initialOffset()
-    for _ in _reads_until_swept(reader, offset):
+    running = zone.micro_batches(sweep_seconds=3_600)
+    position = LandingLog(zone.settings.state.database, _STREAM).base
+    for _ in _looks_until_swept(running, position):
         pass
-    while True:
-        rows, offset = reader.read(offset)
-        if not list(rows):
-            return offset, time.monotonic() - began
+    while held := running.next(position, _MOST_BYTES):
+        position = Position.parse(held.end)
+    return position, time.monotonic() - began
 
 
 class _Triggers:
     """Times triggers, each of which finds one new file."""
 
-    def __init__(self, zone: Zone, offset: dict[str, Any], landed: int) -> None:
+    def __init__(self, zone: Zone, position: Position, landed: int) -> None:
         self._zone = zone
         self._storage = open_storage(zone.root, zone.settings.s3)
         self._folder = (landed - 1) // FILES_OF_AN_HOUR
-        self._offset = offset
+        self._position = position
         self.landed = landed
 
     def quiet(self) -> dict[str, Any]:
         """Time triggers while no sweep runs."""
-        reader = self._zone.reader(sweep_seconds=3_600)
-        first = self._with_new_file(reader)
-        _join_sweep(reader)
-        seconds = [self._with_new_file(reader) for _ in range(_TRIGGERS)]
+        running = self._zone.micro_batches(sweep_seconds=3_600)
+        first = self._with_new_file(running)
+        _join_sweep(running)
+        seconds = [self._with_new_file(running) for _ in range(_TRIGGERS)]
         return {"first_s": first, "p50_s": percentile(seconds, 0.5), "p99_s": percentile(seconds, 0.99)}
 
     def beside_a_sweep(self) -> dict[str, Any]:
-        """Time triggers of a warmed-up reader during a sweep."""
-        reader = self._zone.reader(sweep_seconds=3_600)
-        self._with_new_file(reader)
-        _join_sweep(reader)
-        reader._next_sweep = 0.0  # makes the next trigger start a sweep
+        """Time warmed-up triggers during a sweep."""
+        running = self._zone.micro_batches(sweep_seconds=3_600)
+        self._with_new_file(running)
+        _join_sweep(running)
+        running._next_sweep = 0.0  # makes the next trigger start a sweep
         began = time.monotonic()
-        seconds = [self._with_new_file(reader)]
-        while reader._sweeping is not None and reader._sweeping.is_alive():
-            seconds.append(self._with_new_file(reader))
+        seconds = [self._with_new_file(running)]
+        while running._sweeping is not None and running._sweeping.is_alive():
+            seconds.append(self._with_new_file(running))
         return {
             "sweep_s": time.monotonic() - began,
             "beside_sweep_n": len(seconds),
@@ -158,8 +152,8 @@ class _Triggers:
 
     def old_name(self) -> dict[str, Any]:
         """Time the wait for a file with a name that sorts first, and on a local disk with an old modification time."""
-        reader = self._zone.reader(SHORT_SWEEP_SECONDS)
-        for _ in _reads_until_swept(reader, self._offset):
+        running = self._zone.micro_batches(SHORT_SWEEP_SECONDS)
+        for _ in _looks_until_swept(running, self._position):
             pass
         uri = f"{self._zone.uri(0, 0).removesuffix('.json')}-{self.landed:09d}.json"
         self._storage.write_new(uri, _CONTENT)
@@ -167,37 +161,41 @@ class _Triggers:
             os.utime(local_path(uri), (_OLD, _OLD))
         began = time.monotonic()
         while time.monotonic() - began < _GIVE_UP_SECONDS:
-            rows, self._offset = reader.read(self._offset)
-            if any(row[1] == self._zone.name(uri) for row in rows):
-                _join_sweep(reader)
+            if self._zone.name(uri) in self._take(running):
+                _join_sweep(running)
                 return {"old_name_s": time.monotonic() - began}
             time.sleep(0.1)
         raise TimeoutError(f"{uri} was not taken within {_GIVE_UP_SECONDS:g} s.")
 
-    def _with_new_file(self, reader: LandingReader) -> float:
+    def _with_new_file(self, running: MicroBatches) -> float:
         uri = self._zone.uri(self.landed, self._folder)
         self._storage.write_new(uri, _CONTENT)
         self.landed += 1
         began = time.perf_counter()
-        rows, end = reader.read(self._offset)
-        taken = [row[1] for row in rows]
+        taken = self._take(running)
         took = time.perf_counter() - began
         if taken != [self._zone.name(uri)]:
             raise AssertionError(f"A trigger took {taken} instead of {uri}.")
-        self._offset = end
         return took
 
+    def _take(self, running: MicroBatches) -> list[str]:
+        held = running.next(self._position, _MOST_BYTES)
+        if held is None:
+            return []
+        self._position = Position.parse(held.end)
+        return [part.name for part in held.parts]
 
-def _reads_until_swept(reader: LandingReader, offset: dict[str, Any]) -> Iterator[None]:
-    reader.read(offset)
-    while reader._sweeping is not None and reader._sweeping.is_alive():
+
+def _looks_until_swept(running: MicroBatches, position: Position) -> Iterator[None]:
+    running.next(position, _MOST_BYTES)
+    while running._sweeping is not None and running._sweeping.is_alive():
         yield
         time.sleep(0.01)
 
 
-def _join_sweep(reader: LandingReader) -> None:
-    if reader._sweeping is not None:
-        reader._sweeping.join()
+def _join_sweep(running: MicroBatches) -> None:
+    if running._sweeping is not None:
+        running._sweeping.join()
 
 
 def _putter(settings: Settings) -> Callable[[str], None]:

@@ -391,7 +391,6 @@ PRIVATE_ROOMS = {
     "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
     "consumer/app/cluster.py": "tests/consumer/app/test_contracts.py",
     "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
-    "consumer/sources/files/stream.py": "tests/consumer/app/test_contracts.py",
     "consumer/spreading.py": "tests/consumer/test_spreading.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }

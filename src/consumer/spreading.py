@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast, BroadcastPickleRegistry
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceRegistration
 
 from lakeproof.cluster import check_like_driver, installed
 from lakeproof.errors import LakeproofError
@@ -78,25 +76,6 @@ def dealt(rows: RowsT, numbers: Any) -> Iterator[tuple[int, RowsT]]:
     for number in np.unique(ordered).tolist():
         begin, end = np.searchsorted(ordered, [number, number + 1])
         yield number, rows.take(pa.array(order[begin:end]))  # a slice would be pickled with all rows
-
-
-class _With:
-    """A proxy for an object with some attributes replaced."""
-
-    def __init__(self, whole: object, **own: object) -> None:
-        self.__dict__.update(own, whole=whole)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["whole"], name)
-
-
-def register_beside_driver(spark: SparkSession, source: type[DataSource], python: str | None) -> None:
-    """Register a Python data source that Spark runs beside the driver: on a cluster, in another Python than tasks."""
-    if python is None:
-        spark.dataSource.register(source)
-        return
-    session: Any = _With(spark, sparkContext=_With(spark.sparkContext, pythonExec=python))
-    DataSourceRegistration(session).register(source)
 
 
 def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | LakeproofError]:

@@ -1,10 +1,13 @@
-"""Read the checkpoints of Spark queries without Spark."""
+"""Checkpoints in Spark's format: read them without Spark, and write those of queries in our own loop."""
 
 import json
 import shutil
+import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Generic, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -13,21 +16,25 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
 from lakeproof.storage import open_storage, scheme_of
+from lakeproof.storage.errors import FileAbsentError
 from lakeproof.storage.local import local_path
 
 PositionT = TypeVar("PositionT")
+
+_KEPT = 100  # number of micro-batches in a checkpoint, as in Spark
 
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[PositionT]):
     """The newest micro-batch of a checkpoint."""
 
-    # None for the first micro-batch of the checkpoint, or if Spark has removed its start.
+    # None for the first micro-batch of the checkpoint, or if its start was removed.
     start: PositionT | None
     end: PositionT
-    committed: bool  # whether Spark recorded the commit
+    committed: bool  # whether the commit was recorded
     # UTC; None if it is not committed.
     committed_at: datetime | None = field(default=None, compare=False)
+    number: int = field(default=0, compare=False)  # of the micro-batch
 
     def fits(self, accounted: PositionT) -> bool:
         """Whether a query that resumes from here reads exactly the data after `accounted`.
@@ -87,27 +94,70 @@ def read_checkpoint(
     newest, commits = max(numbers["offsets"]), numbers["commits"]
     before = _offset(settings, root, newest - 1, parse) if newest - 1 in numbers["offsets"] else None
     at = commits[max(commits)] if commits else None
-    return Checkpoint(before, _offset(settings, root, newest, parse), newest in commits, at)
+    return Checkpoint(before, _offset(settings, root, newest, parse), newest in commits, at, newest)
 
 
-def read_offset(settings: Settings, query: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the end offset of a micro-batch."""
-    return _offset(settings, encoded(checkpoint_folder(settings, query)), number, parse)
+class CheckpointWriter:
+    """Records the micro-batches of a query in its checkpoint: each one before it begins, and once it is done.
 
+    The query has its lease, so that nothing else writes here.
+    """
 
-def read_initial_offset(settings: Settings, query: str, parse: Callable[[str], PositionT]) -> PositionT:
-    """Read the initial offset that Spark's Kafka source recorded."""
-    root = encoded(checkpoint_folder(settings, query))
-    return _parsed(settings, root, "sources/0/0", 1, parse)
+    def __init__(self, settings: Settings, query: str, parse: Callable[[str], object]) -> None:
+        self._root = encoded(checkpoint_folder(settings, query))
+        self._storage = open_storage(self._root, settings.s3)
+        self._parse = parse
+        found = read_checkpoint(settings, query, parse)
+        self._newest, self._end, self._is_committed = -1, None, True
+        if found:
+            self._newest, self._end, self._is_committed = found.number, found.end, found.committed
+
+    @cached_property
+    def id(self) -> str:
+        """Id of the checkpoint, which markers have."""
+        address = f"{self._root}/metadata"
+        try:
+            return str(json.loads(self._storage.read(address))["id"])
+        except FileAbsentError:
+            new = str(uuid.uuid4())
+            self._storage.replace(address, json.dumps({"id": new}).encode())
+            return new
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unusable(self._root) from error
+
+    def begin(self, start: str, end: str) -> int:
+        """Record that a micro-batch between two offsets begins; return its number.
+
+        A micro-batch that was begun and is not in the tables is replaced.
+        """
+        if not self._is_committed and self._parse(start) == self._end:  # only this commit was missing
+            self.commit()
+        self._newest += self._is_committed
+        self._end, self._is_committed = self._parse(end), False
+        notes = {"batchWatermarkMs": 0, "batchTimestampMs": time.time_ns() // 1_000_000, "conf": {}}
+        self._write("offsets", json.dumps(notes), end)
+        return self._newest
+
+    def commit(self) -> None:
+        """Record that the newest micro-batch is done."""
+        self._write("commits", json.dumps({"nextBatchWatermarkMs": 0}))
+        self._is_committed = True
+        if self._newest % _KEPT == 0:
+            self._remove_old()
+
+    def _write(self, folder: str, *lines: str) -> None:
+        self._storage.replace(f"{self._root}/{folder}/{self._newest}", "\n".join(["v1", *lines]).encode())
+
+    def _remove_old(self) -> None:
+        for file in list(self._storage.list()):
+            *_, folder, name = urlsplit(file.uri).path.split("/")
+            if folder in ("offsets", "commits") and name.isdecimal() and int(name) <= self._newest - _KEPT:
+                self._storage.remove(file.uri)
 
 
 def _offset(settings: Settings, root: str, number: int, parse: Callable[[str], PositionT]) -> PositionT:
-    return _parsed(settings, root, f"offsets/{number}", 2, parse)
-
-
-def _parsed(settings: Settings, root: str, file: str, line: int, parse: Callable[[str], PositionT]) -> PositionT:
     try:
-        return parse(open_storage(root, settings.s3).read(f"{root}/{file}").splitlines()[line].decode())
+        return parse(open_storage(root, settings.s3).read(f"{root}/offsets/{number}").splitlines()[2].decode())
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise _unusable(root) from error
 

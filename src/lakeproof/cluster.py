@@ -30,14 +30,6 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def python_beside_driver(settings: Settings) -> str | None:
-    """Return the Python of Spark's processes beside the driver; None if tasks use the same one."""
-    if not settings.spark.is_remote:
-        return None
-    # The script is only for JVMs that this program has started: it reads a variable of their environment.
-    return str(QUICK_PYTHON) if settings.spark.takes("workers") and not is_submitted() else sys.executable
-
-
 def places_of(settings: Settings) -> dict[str, str]:
     """Return the addresses of a lake's folders and databases by setting, without landing zones."""
     places = {

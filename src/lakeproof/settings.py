@@ -422,7 +422,7 @@ class StateSettings(_InHome, title="State"):
     checkpoints: Annotated[str, _checked(lambda text: as_plain_uri(folder_or_address(text)))] = Field(
         default_factory=_in_home("checkpoints"),
         alias="LAKE_CHECKPOINTS",
-        description="where Spark keeps the progress of each query",
+        description="where the progress of each query is kept",
     )
 
 

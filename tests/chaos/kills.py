@@ -4,7 +4,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
 from tests.chaos.grid import Outcome
@@ -53,13 +52,14 @@ def during_append(bench: Bench) -> Outcome:
 
 
 def during_checkpoint(part: str) -> Callable[[Bench], Outcome]:
-    """The consumer is killed while Spark writes a file of the checkpoint: ``offsets`` or ``commits``."""
+    """The consumer is killed while it writes a file of the checkpoint: ``offsets`` or ``commits``."""
 
     def run(bench: Bench) -> Outcome:
         bench.ready()
+        before = _checkpoint_files(bench, part)
         # A local file is first written under another name; on S3, it exists once its upload is complete.
-        seen = _kill_at_file(bench, f"{_CHECKPOINT}/{part}", r"/\d+$" if bench.options.minio else r"^\.\d+\..*\.tmp$")
-        if not bench.options.minio and _checkpoint_file(bench, part, seen).exists():
+        _kill_at_file(bench, f"{_CHECKPOINT}/{part}", r"/\d+$" if bench.options.minio else r"^\..*\.tmp$")
+        if not bench.options.minio and _checkpoint_files(bench, part) != before:
             bench.recover(Outcome())
             raise NotStruckError("the file was there before the kill")
         return bench.recover(Outcome(hits=1))
@@ -115,7 +115,7 @@ def restarted(bench: Bench) -> Outcome:
     return outcome
 
 
-def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
+def _kill_at_file(bench: Bench, folder: str, name: str) -> None:
     """Kill the group when a matching file is created, or on MinIO while its upload is held, so it never arrives."""
     consumer = bench.consumer
     assert consumer is not None
@@ -125,7 +125,6 @@ def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
         struck = wait_until(lambda: bench.proxy.hits() > 0, STRIKE_SECONDS, every=0.01)
         consumer.end_all()
         bench.proxy.lift()
-        seen = "" if struck else None
     else:
         path = bench.lake.folder / folder
         groups = groups_of(consumer.pid)
@@ -133,14 +132,13 @@ def _kill_at_file(bench: Bench, folder: str, name: str) -> str:
             bench.lake.land(6)
             wait_until(lambda: watch.seen is not None, STRIKE_SECONDS, every=0.01)
         consumer.end_all()
-        seen = watch.seen
-    if seen is None:
+        struck = watch.seen is not None
+    if not struck:
         raise NotStruckError(f"no file {name} was made in {folder}")
-    return seen
 
 
-def _checkpoint_file(bench: Bench, part: str, temporary: str) -> Path:
-    return bench.lake.folder / _CHECKPOINT / part / temporary.split(".")[1]
+def _checkpoint_files(bench: Bench, part: str) -> set[str]:
+    return {path.name for path in (bench.lake.folder / _CHECKPOINT / part).glob("[0-9]*")}
 
 
 def _drained(bench: Bench) -> Process:

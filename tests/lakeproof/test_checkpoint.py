@@ -1,11 +1,11 @@
-"""The position in Spark's checkpoint, and whether a query may resume from it."""
+"""The position in a checkpoint, and whether a query may resume from it; micro-batches are recorded as by Spark."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from lakeproof.checkpoint import Checkpoint, read_checkpoint, remove_checkpoint
+from lakeproof.checkpoint import Checkpoint, CheckpointWriter, landing_position, read_checkpoint, remove_checkpoint
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
@@ -77,3 +77,65 @@ def test_one_of_another_program_is_refused(lake_settings: Settings) -> None:
 )
 def test_a_query_goes_on_only_where_the_tables_are(checkpoint: Checkpoint, accounted: Position, fits: bool) -> None:
     assert checkpoint.fits(accounted) is fits
+
+
+def offset(seq: int) -> str:
+    return json.dumps({"seq": seq, "chain": "c", "contract": "d"})
+
+
+def writer(settings: Settings) -> CheckpointWriter:
+    return CheckpointWriter(settings, QUERY, landing_position)
+
+
+def numbers(settings: Settings, folder: str) -> list[int]:
+    root = f"{settings.state.checkpoints}/{QUERY}"
+    paths = [file.uri.split("/") for file in open_storage(root, settings.s3).list()]
+    return sorted(int(path[-1]) for path in paths if path[-2] == folder)
+
+
+def test_each_micro_batch_is_recorded_before_it_begins_and_once_it_is_done(settings: Settings) -> None:
+    running = writer(settings)
+    assert running.begin(offset(0), offset(10)) == 0
+    assert read_checkpoint(settings, QUERY) == Checkpoint(None, at(10), committed=False)
+    running.commit()
+    assert read_checkpoint(settings, QUERY) == Checkpoint(None, at(10), committed=True)
+    assert running.begin(offset(10), offset(20)) == 1
+    running.commit()
+    again = writer(settings)
+    assert again.id == running.id
+    assert again.begin(offset(20), offset(30)) == 2
+    assert read_checkpoint(settings, QUERY) == Checkpoint(at(20), at(30), committed=False)
+
+
+def test_a_micro_batch_that_was_only_begun_is_replaced(settings: Settings) -> None:
+    first = writer(settings)
+    first.begin(offset(0), offset(10))
+    first.commit()
+    first.begin(offset(10), offset(20))
+    assert writer(settings).begin(offset(10), offset(15)) == 1
+    assert read_checkpoint(settings, QUERY) == Checkpoint(at(10), at(15), committed=False)
+
+
+def test_a_micro_batch_of_which_only_the_commit_was_missing_is_committed(settings: Settings) -> None:
+    first = writer(settings)
+    first.begin(offset(0), offset(10))
+    first.commit()
+    first.begin(offset(10), offset(20))
+    assert writer(settings).begin(offset(20), offset(30)) == 2
+    assert numbers(settings, "commits") == [0, 1]
+    assert read_checkpoint(settings, QUERY) == Checkpoint(at(20), at(30), committed=False)
+
+
+def test_only_the_newest_micro_batches_stay(lake_settings: Settings) -> None:
+    running = writer(lake_settings)
+    for number in range(201):
+        assert running.begin(offset(number), offset(number + 1)) == number
+        running.commit()
+    assert numbers(lake_settings, "offsets") == numbers(lake_settings, "commits") == list(range(101, 201))
+
+
+def test_a_damaged_id_is_refused(lake_settings: Settings) -> None:
+    root = f"{lake_settings.state.checkpoints}/{QUERY}"
+    open_storage(root, lake_settings.s3).write_new(f"{root}/metadata", b"{")
+    with pytest.raises(LakeproofError, match=r"Cannot resume from the checkpoint(?s:.*)consumer reset"):
+        _ = writer(lake_settings).id

@@ -100,7 +100,7 @@ class AlertsQuery(Query):
             self._start(others, self._others, _OTHERS_EVERY),
         ]
         log.info("started", query=self.name, topic=self._alerts.topic, mode=str(self._alerts.mode))
-        return SparkQueries(self._running, end_themselves=True, can_be_cut=True)
+        return SparkQueries(self._running)
 
     def check_cores(self, cores: int) -> None:
         """Warn if a query in real time takes all cores: the other queries would wait, and Spark does not say so."""

@@ -4,7 +4,7 @@ The query needs no checkpoint: each commit records the position of its table, so
 lost, must be restored, or could disagree with the tables.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Condition, Event
@@ -121,8 +121,12 @@ def follow(
     *,
     follows: str | None = None,
     at_once: bool = True,
+    about: Mapping[str, object] | None = None,
 ) -> Following:
-    """Start a query in its own session, with the current settings, as Spark does for a streaming query."""
+    """Start a query in its own session, with the current settings, as Spark does for a streaming query.
+
+    `about` describes the query in the log; by default, its name.
+    """
     session = cloned_session(spark)
 
     def take_and_tell() -> bool:
@@ -142,6 +146,6 @@ def follow(
                 log.info("repeating: a table got other columns meanwhile", query=name)
         return take_and_tell()
 
-    log.info("started", query=name)
+    log.info("started", **({"query": name} if about is None else about))
     news = partial(bulletin.progress, follows) if follows else lambda: None
     return Following(name, take_in_session, every, bulletin.stop_file, news, at_once=at_once)

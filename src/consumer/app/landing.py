@@ -1,16 +1,18 @@
-"""The query from the source to bronze: Spark's checkpoint fixes the content of a micro-batch before it is read."""
+"""The query from the source to bronze: the checkpoint records what a micro-batch holds before it is judged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import structlog
 from pyiceberg.catalog import Catalog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from consumer.app.application import Query
 from consumer.app.failures import explained
-from consumer.app.running import Paused, Running, SparkQueries
+from consumer.app.following import follow
+from consumer.app.running import Paused, Running
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.iceberg.newest import Standing, standing
@@ -20,9 +22,9 @@ from consumer.layers.bronze.replay import ReplayLayer
 from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES
-from consumer.sources.source import DeclinedError, Held, Source
+from consumer.sources.source import Held, Source
 from lakeproof.catalog import catalog_errors, open_catalog
-from lakeproof.checkpoint import bronze_query, checkpoint_folder
+from lakeproof.checkpoint import CheckpointWriter, bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.history.apply import adopt
@@ -69,7 +71,7 @@ class BronzeQuery(Query):
         self._source = source
         self._plan: _Prepared | None = None
         self._held: Lease | None = None
-        self._failure: Exception | None = None
+        self._position = ""  # the end of the newest micro-batch
         self.stream = stream
         self.name = bronze_query(stream)
         self.lease_name = stream
@@ -118,52 +120,37 @@ class BronzeQuery(Query):
         self._take_paused(spark, held)
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Running:
-        """Start the streaming query."""
+        """Start the query."""
         if self.paused:
             return Paused()
         source, trigger = self._prepared.source, self._trigger
-        waiting = source.waiting()
-        rows = source.rows(spark, bulletin)
         warm_up_beside(spark)
+        about = {
+            "stream": self.stream,
+            "landing": source.root,
+            "contract": self._prepared.contract.version,
+            "judge": str(judge_choice(self._settings.judge)),
+            "mode": "available now" if trigger.available_now else f"every {trigger.every}",
+            "waiting": source.waiting(),
+        }
+        seconds, at_once = trigger.seconds, trigger.available_now
+        return follow(spark, self.name, self.look, seconds, bulletin, at_once=at_once, about=about)
 
-        def process(parts: DataFrame, micro_batch_id: int) -> None:
-            try:
-                self.process(parts, micro_batch_id)
-            except Exception as error:
-                self._failure = error  # Spark turns it into a long text
-                self.paused = error if isinstance(error, PausedError) else None
-                raise
-            bulletin.note_progress(self.name)
-
-        writer = rows.writeStream.queryName(self.name).foreachBatch(process)
-        writer = writer.option("checkpointLocation", checkpoint_folder(self._settings, self.name))
-        if trigger.available_now and source.knows_its_end:
-            running = writer.trigger(availableNow=True).start()
-        else:
-            every = "0 seconds" if trigger.available_now else trigger.every
-            running = writer.trigger(processingTime=every).start()
-        log.info(
-            "started",
-            stream=self.stream,
-            landing=source.root,
-            contract=self._prepared.contract.version,
-            judge=str(judge_choice(self._settings.judge)),
-            mode="available now" if trigger.available_now else f"every {trigger.every}",
-            waiting=waiting,
-        )
-        return SparkQueries(
-            [running],
-            end_themselves=source.knows_its_end,
-            has_declined=lambda: isinstance(self._failure, DeclinedError | PausedError),
-        )
-
-    def process(self, rows: DataFrame, micro_batch_id: int) -> None:
-        """Process the micro-batch that is named by rows of the source."""
-        spark = rows.sparkSession  # a clone of the session, with this query's settings
-        checkpoint_id = str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        held = self._prepared.source.held(rows, micro_batch_id)
-        if held is not None:
-            self.take(spark, held, checkpoint_id, micro_batch_id)
+    def look(self, spark: SparkSession) -> bool:
+        """Take the next micro-batch of the source; return whether there was one."""
+        source, checkpoint = self._prepared.source, self._checkpoint
+        held = source.next(self._position, spark.sparkContext.defaultParallelism)
+        if held is None:
+            return False
+        number = checkpoint.begin(*(source.offset(each, held.contract) for each in (held.start, held.end)))
+        try:
+            self.take(spark, held, checkpoint.id, number)
+        except PausedError as error:
+            self.paused = error
+            raise
+        checkpoint.commit()
+        self._position = held.end
+        return True
 
     def take(self, spark: SparkSession, held: Held[Any], checkpoint_id: str, micro_batch_id: int) -> None:
         """Judge and append a micro-batch, unless that has been done."""
@@ -175,13 +162,17 @@ class BronzeQuery(Query):
 
     def explain(self, error: Exception) -> LakeproofError:
         """Return the reason for a failure: the error of a micro-batch, an unavailable dependency, or Spark's error."""
-        failure = self.paused or self._failure or error
+        failure = self.paused or error
         if self._plan and not isinstance(failure, LakeproofError):
             try:
                 self._plan.source.check()
             except LakeproofError as found:
                 return found
         return explained(failure, self._settings, self.stream)
+
+    @cached_property
+    def _checkpoint(self) -> CheckpointWriter:
+        return CheckpointWriter(self._settings, self.name, self._prepared.source.parse_offset)
 
     def _take_paused(self, spark: SparkSession, held: Lease) -> None:
         """Judge paused micro-batches again under the current contract, before the source is split differently."""
@@ -222,7 +213,7 @@ class BronzeQuery(Query):
 
     def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
         accounted = self._standing(catalog, source).accounted
-        source.resume(catalog.load_table(stream_tables(self.stream).ledger), accounted)
+        self._position = source.resume(catalog.load_table(stream_tables(self.stream).ledger), accounted)
 
     @property
     def _prepared(self) -> _Prepared:

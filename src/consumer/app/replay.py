@@ -76,7 +76,6 @@ class ReplayQuery(BronzeQuery):
         prepared, held = self._prepared, self._held
         if held is None:
             raise RuntimeError("A query is resumed before it is started.")
-        log.info("started", stream=self.stream, judge=str(judge_choice(self._settings.judge)), mode="replay")
 
         def look(session: SparkSession) -> bool:
             letters = prepared.replaying.next(session, prepared.contract.digest)
@@ -86,7 +85,8 @@ class ReplayQuery(BronzeQuery):
             self.micro_batches += 1
             return True
 
-        return follow(spark, self.name, look, self._trigger.seconds, bulletin)
+        about = {"stream": self.stream, "judge": str(judge_choice(self._settings.judge)), "mode": "replay"}
+        return follow(spark, self.name, look, self._trigger.seconds, bulletin, about=about)
 
     def _wants(self, trip: Trip) -> bool:  # noqa: ARG002 - it is left to the stream
         """Return whether this run would take a paused micro-batch."""

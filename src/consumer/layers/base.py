@@ -9,7 +9,7 @@ A layer follows the commits of another query, and implements only its own part:
     rebuild   the same layer over tables with other names, filled from the start, then swapped (``layers/rebuild.py``)
 
 ``app/query.py`` runs a layer: polling, news, backlog, outages, errors, shutdown. ``layers/registry.py`` has a line for
-each. Bronze computes and commits like the others, but Spark's checkpoint determines what is next (``app/landing.py``).
+each. Bronze computes and commits like the others, but its source says what is next (``app/landing.py``).
 """
 
 from abc import ABC, abstractmethod

@@ -4,6 +4,7 @@ A source derives from :class:`Source`, and a reader implements :class:`Reader`; 
 :mod:`consumer.sources.files.source`.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages, Recovered
-from lakeproof.errors import LakeproofError
 from lakeproof.settings import Limits
 
 
@@ -83,12 +81,11 @@ class Reader(Protocol[PartT]):
         """Return the sound beginning of a batch that cannot be unpacked, from its landed bytes; None for others."""
 
 
-class DeclinedError(LakeproofError):
-    """A micro-batch was not started because the application ends."""
-
-
 class Source(ABC, Generic[PartT]):
-    """The source of a stream's batches. Members with a default fit most sources."""
+    """The source of a stream's batches. Members with a default fit most sources.
+
+    It is asked for the next micro-batch after each position; what a micro-batch holds is recorded before it is judged.
+    """
 
     @property
     @abstractmethod
@@ -112,16 +109,15 @@ class Source(ABC, Generic[PartT]):
         """Refuse to start from the beginning if a checkpoint shows that there were tables."""
 
     @abstractmethod
-    def resume(self, ledger: Table, accounted: str | None) -> None:
-        """Resume after position `accounted`, up to which the ledger has everything; None for the beginning."""
+    def resume(self, ledger: Table, accounted: str | None) -> str:
+        """Return the position to resume from: `accounted`, up to which the ledger has everything, or the beginning.
+
+        With `available_now`, also find what is available by now.
+        """
 
     @abstractmethod
-    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming rows that define the content of each micro-batch."""
-
-    @abstractmethod
-    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[PartT] | None:
-        """Return the content of the micro-batch with this number in the checkpoint, from its rows; None if empty."""
+    def next(self, after: str, cores: int) -> Held[PartT] | None:
+        """Return the micro-batch after a position, as large as allowed for a number of cores; None if nothing came."""
 
     @abstractmethod
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[PartT]:
@@ -138,10 +134,13 @@ class Source(ABC, Generic[PartT]):
     def is_origin(self, position: str) -> bool:
         """Return whether a position is the beginning of the source."""
 
-    @property
-    def knows_its_end(self) -> bool:
-        """Whether Spark itself can end the query once it has taken the data available at its start."""
-        return False
+    def offset(self, position: str, contract: str) -> str:  # noqa: ARG002 - for a source whose offsets have it
+        """Return the offset of a position for the checkpoint; `contract` judges the micro-batch that ends there."""
+        return json.dumps({"position": position})
+
+    def parse_offset(self, offset: str) -> object:
+        """Parse an offset, to compare it with others."""
+        return json.loads(offset)
 
     def waiting(self) -> dict[str, int]:
         """Return the amount of waiting data, by a unit of `size_of`; empty for an endless run. Call after `resume`."""

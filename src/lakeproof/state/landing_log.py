@@ -1,8 +1,8 @@
 """The landing log: all discovered files of a stream, in order.
 
-A streaming offset is a position in this log, so ``(start, end]`` always selects the same files, whatever lands later.
-A position carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and
-continued has other digests, so that positions of the lost log are not mistaken for its own.
+An offset is a position in this log, so ``(start, end]`` always selects the same files, whatever lands later. A position
+carries a digest of all names up to it (a hash chain): a log that was restored from an older copy and continued has
+other digests, so that positions of the lost log are not mistaken for its own.
 
 Names are looked up in the database, never loaded as a whole: a stream may have 15 million files a year. For old files,
 the log keeps only hashes of the names.

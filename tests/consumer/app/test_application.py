@@ -160,7 +160,7 @@ def test_what_a_query_cannot_prepare_is_kept(
 def test_one_that_was_taken_over_says_so_whatever_it_failed_with(
     lake_settings: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A suspended consumer runs into its successor in Spark's checkpoint, or in the landing log."""
+    """A suspended consumer runs into its successor in the tables, or in the landing log."""
     ticks = Ticks(lake_settings, fails=True)
     resume = ticks.resume
 
@@ -264,10 +264,10 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
 
 
 def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) -> None:
-    """The query declined its next micro-batch, and its end was noticed before the stop file."""
+    """The end of the query was noticed before the stop file."""
     stop_file = tmp_path / "stop"
 
-    class Declined:
+    class Ended:
         is_busy = False
 
         @property
@@ -278,5 +278,5 @@ def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) ->
         def failure(self) -> Exception | None:
             return None
 
-    query: Any = Declined()
+    query: Any = Ended()
     assert _wait_for_the_end({"query": query}, stop_file) is None

@@ -1,23 +1,23 @@
-"""Private parts of Spark and Py4J that consumer/app/session.py and cluster.py, and sources/files/stream.py, rely on.
+"""Private parts of Spark and Py4J that consumer/app/session.py and cluster.py rely on.
 
 Each one has a test. If a test fails after an upgrade, `LAKE_SPARK_WITHOUT` turns the shortcut off until it is fixed.
 """
 
 import inspect
-from collections.abc import Iterator
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaClass, JavaGateway
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession, datasource_internal
-from pyspark.sql.datasource import DataSource, DataSourceReader, SimpleDataSourceStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from consumer.iceberg.jvm import java_class
-from consumer.sources.files.stream import _BesideDriver
-from consumer.spreading import register_beside_driver
+from lakeproof.checkpoint import CheckpointWriter, checkpoint_folder
+from lakeproof.settings import Settings
+from lakeproof.storage.local import local_path
 
 pytestmark = pytest.mark.spark
 
@@ -74,46 +74,6 @@ def test_a_gateway_says_what_its_jvm_was_started_with(spark: SparkSession) -> No
     assert getattr(gateway.jvm, "java.lang.System").getProperty("spark.nothing") is None
 
 
-def test_a_data_source_is_registered_with_another_python(spark: SparkSession) -> None:
-    """Relies on an attribute of the context: on a cluster, tasks have another Python than the driver's machine."""
-
-    class Source(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "with-another-python"
-
-        def schema(self) -> str:
-            return "a int"
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            raise NotImplementedError
-
-    register_beside_driver(spark, Source, "/nowhere/python")
-    with pytest.raises(Exception, match="/nowhere/python"):
-        spark.read.format("with-another-python").load()
-    assert spark.sparkContext.pythonExec != "/nowhere/python"
-
-
-def test_rows_of_a_source_are_sent_along_if_its_wrapper_has_them() -> None:
-    """Relies on ``_SimpleStreamReaderWrapper.getCache``: a task would read missing rows in the driver's Python."""
-    import pyspark.sql.streaming.python_streaming_source_runner as runner
-
-    sent = inspect.getsource(runner.partitions_func)
-    assert "isinstance(reader, _SimpleStreamReaderWrapper)" in sent
-    assert "it = reader.getCache(start_offset, end_offset)" in sent
-    assert "return datasource.streamReader(schema=schema)" in inspect.getsource(datasource_internal._streamReader)
-
-    class Source(SimpleDataSourceStreamReader):
-        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:  # noqa: N802
-            return iter((number,) for number in range(start["at"], end["at"]))
-
-    reader = _BesideDriver(Source())
-    assert list(reader.getCache({"at": 1}, {"at": 3})) == [(1,), (2,)]
-    assert list(reader.getCache({"at": 3}, {"at": 3})) == []
-    reader.cache = [datasource_internal.PrefetchedCacheEntry({"at": 3}, {"at": 5}, iter([(7,)]))]
-    assert list(reader.getCache({"at": 3}, {"at": 5})) == [(7,)]
-
-
 def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) -> None:
     """Relies on ``SparkContext._accumulatorServer``, which would print a stack trace when the JVM has ended."""
     server: Any = spark.sparkContext._accumulatorServer
@@ -129,20 +89,6 @@ def test_py4j_logs_to_the_root_logger() -> None:
     assert module.__name__.rpartition(".")[2] == "java_gateway"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("ProgressContext", "Initializing StreamExecution"), ("StreamExecution", "Initializing sources")],
-)
-def test_spark_says_that_a_query_is_initializing_by_a_text_alone(spark: SparkSession, name: str, text: str) -> None:
-    """Relies on ``StreamingQuery.status``: application.py waits for the first trigger, which asks no source.
-
-    No other part of the status distinguishes a query that has not read its checkpoint from one that waits.
-    """
-    path = f"org/apache/spark/sql/execution/streaming/runtime/{name}.class"
-    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    assert text.encode() in bytes(loader.getResourceAsStream(path).readAllBytes())
-
-
 def test_the_daemon_of_workers_can_be_started_by_another_module() -> None:
     """Relies on ``pyspark.daemon.manager``: consumer/app/worker_daemon.py calls it after importing what tasks need."""
     from pyspark import daemon
@@ -150,12 +96,25 @@ def test_the_daemon_of_workers_can_be_started_by_another_module() -> None:
     assert inspect.signature(daemon.manager).parameters == {}
 
 
-def test_spark_names_a_streaming_query_and_its_jobs_by_local_properties(spark: SparkSession) -> None:
-    """Layers read these two properties of the thread: the id of the checkpoint, and the jobs of a micro-batch."""
-    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    for name, text in (
-        ("sql/execution/streaming/runtime/StreamExecution$", "sql.streaming.queryId"),
-        ("SparkContext$", "spark.jobGroup.id"),
-    ):
-        content = loader.getResourceAsStream(f"org/apache/spark/{name}.class").readAllBytes()
-        assert text.encode() in bytes(content), name
+@pytest.mark.parametrize("number", [0, 7])
+def test_spark_reads_the_checkpoints_that_we_write(spark: SparkSession, lake_settings: Settings, number: int) -> None:
+    """A lake can go back to a version whose micro-batches Spark forms."""
+    writer = CheckpointWriter(lake_settings, "bronze-events", json.loads)
+    offsets = [json.dumps({"seq": each}) for each in range(number + 2)]
+    for start, end in pairwise(offsets):
+        writer.begin(start, end)
+        writer.commit()
+    our_id = writer.id
+    folder = local_path(checkpoint_folder(lake_settings, "bronze-events"))
+    package, session = "org.apache.spark.sql.execution.streaming.checkpointing", spark._jsparkSession
+    for name, method in (("OffsetSeqLog", "offsets"), ("CommitLog", "commits")):
+        log = java_class(spark, f"{package}.{name}")(session, str(folder / method))
+        newest = log.getLatest().get()
+        assert newest._1() == number
+        if name == "OffsetSeqLog":
+            assert newest._2().offsets().head().get().json() == offsets[-1]
+    metadata = java_class(spark, "org.apache.spark.sql.execution.streaming.runtime.StreamMetadata").read(
+        java_class(spark, "org.apache.hadoop.fs.Path")(str(folder / "metadata")),
+        session.sessionState().newHadoopConf(),
+    )
+    assert metadata.get().id() == our_id

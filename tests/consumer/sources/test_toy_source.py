@@ -1,4 +1,4 @@
-"""A new kind of source takes one module and one line: here, numbered lines that Spark reads itself."""
+"""A new kind of source takes one module and one line: here, numbered lines of text files."""
 
 import json
 import shutil
@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tests.consumer.lake import SessionOf, rows
 
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
-from consumer.bulletin import Bulletin
 from consumer.layers import base
 from consumer.sources.envelope import Envelope
 from consumer.sources.registry import SOURCES
@@ -66,7 +63,7 @@ class LineReader:
 
 
 class LineSource(Source[Line]):
-    """Lines of text files, found by Spark's own source, which forms the micro-batches."""
+    """Lines of text files."""
 
     reader = LineReader()
     root = ""
@@ -74,33 +71,27 @@ class LineSource(Source[Line]):
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._contracts = ContractLog(settings.state.database)
         self._stream = stream
-        self._begin = 0
         self.root = str(settings.home / "lines")
 
     def prepare(self, catalog: Any) -> None: ...
 
     def check_without_tables(self) -> None: ...
 
-    def resume(self, ledger: Any, accounted: str | None) -> None:
-        self._begin = int(accounted or 0)
+    def resume(self, ledger: Any, accounted: str | None) -> str:
+        return accounted or "0"
 
-    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        number = F.substring_index("value", " ", 1).cast("int").alias("number")
-        batch = F.expr("substring(value, instr(value, ' ') + 1)").alias("batch")
-        return spark.readStream.text(self.root).select(number, batch).where(F.col("number") >= self._begin)
-
-    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[Line] | None:
-        lines = sorted((Line(*row) for row in rows.collect()), key=lambda line: line.number)
+    def next(self, after: str, cores: int) -> Held[Line] | None:
+        lines = self.held_between(after, str(1 << 60), lambda: ())
         if not lines:
             return None
         contract = self._contracts.current(self._stream)
         assert contract
-        return Held(lines, str(lines[0].number), str(lines[-1].number + 1), contract)
+        return Held(lines, after, str(lines[-1].number + 1), contract)
 
     def held_between(self, start: str, end: str, names: Callable[[], Iterable[str]]) -> list[Line]:
         text = "".join(file.read_text() for file in Path(self.root).iterdir())
         lines = [Line(int(number), batch) for number, batch in (line.split(" ", 1) for line in text.splitlines())]
-        return [line for line in lines if int(start) <= line.number < int(end)]
+        return sorted((line for line in lines if int(start) <= line.number < int(end)), key=lambda line: line.number)
 
     def size_of(self, parts: Sequence[Line]) -> dict[str, int]:
         return {"lines": len(parts)}

@@ -36,8 +36,6 @@ from lakeproof.tables.names import MICRO_BATCH_ID, NEXT_MICRO_BATCH, SOURCE, Str
 
 log = structlog.get_logger()
 
-_JOB_GROUP = "spark.jobGroup.id"
-
 
 @dataclass(frozen=True)
 class Landed(Generic[PartT]):
@@ -85,9 +83,9 @@ class BronzeLayer(Computing[Landed[PartT]]):
         parts, marker, names = work.parts, work.marker, self._tables
         contract = self._contract(marker.contract)
         sizes = self._source.size_of(parts)
-        log.debug("judging", stream=self._stream, jobs=spark.sparkContext.getLocalProperty(_JOB_GROUP), **sizes)
         size = ", ".join(f"{number:,} {what}" for what, number in sizes.items())
-        spark.sparkContext.setJobDescription(f"bronze.{self._stream}: {size}")
+        spark.sparkContext.setJobGroup(self.name, f"bronze.{self._stream}: {size}")
+        log.debug("judging", stream=self._stream, jobs=self.name, **sizes)
         logged = {"stream": self._stream, "contract": contract.version, **sizes}
         bronze, dead_letters, ledger = (
             open_table(spark, name, self.name) for name in (names.bronze, names.dead_letters, names.ledger)

@@ -1,27 +1,24 @@
 """Landed files as the source of a stream, in the order of the landing log."""
 
-import pickle
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any
 
 import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Recovered
 from consumer.sources.files.discovery import Discovery
+from consumer.sources.files.micro_batches import MicroBatches
 from consumer.sources.files.read import envelopes, recover
 from consumer.sources.files.resume import place_to_go_on
-from consumer.sources.files.stream import LandingOptions, landing_source, rows_as_files
 from consumer.sources.source import Held, Source
-from consumer.spreading import balanced, register_beside_driver
-from lakeproof.checkpoint import read_checkpoint
-from lakeproof.cluster import check_reachable, python_beside_driver
+from consumer.spreading import balanced
+from lakeproof.checkpoint import landing_position, read_checkpoint
+from lakeproof.cluster import check_reachable
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.recorded import check_comes_from
 from lakeproof.landing.root import open_landing_zone
@@ -95,8 +92,8 @@ class FileSource(Source[LandedFile]):
         self._available_now = available_now
         self._found: LandingZone | None = None
         self._log = LandingLog(settings.state.database, stream)
-        self._start: Position | None = None
-        self._until: int | None = None
+        self._waiting: dict[str, int] = {}
+        self._micro_batches: MicroBatches | None = None
 
     @property
     def root(self) -> str:
@@ -131,50 +128,38 @@ class FileSource(Source[LandedFile]):
         self._found = landing_zone(self._settings, self._stream, ledger)
         self._check_reachable()
 
-    def resume(self, ledger: Table, accounted: str | None) -> None:
+    def resume(self, ledger: Table, accounted: str | None) -> str:
         """Find where to resume; with `available_now`, also discover all files that have landed."""
         known = Position.parse(accounted) if accounted else None
-        self._start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
+        start = place_to_go_on(self._settings, self._query, self._log, ledger, known)
         if known and not self._zone.is_there():
             raise UnavailableError(
-                f"The landing folder {local_path(self.root)} does not exist, but {self._start.seq:,} files were read "
-                "from it.",
+                f"The landing folder {local_path(self.root)} does not exist, but {start.seq:,} files of it were read.",
                 "Mount its disk, or create the folder.",
             )
-        self._until = self._discover_all() if self._available_now else None
+        until = self._discover_all() if self._available_now else None
+        self._waiting = {} if until is None else {"files": until - start.seq}
+        self._micro_batches = MicroBatches(self._settings, self._stream, self._zone, self._log, until)
+        return str(start)
 
     def waiting(self) -> dict[str, int]:
         """Return the number of files that have landed after the start."""
-        return {"files": self._until - self._start.seq} if self._start and self._until is not None else {}
+        return self._waiting
 
-    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming rows: one per file."""
-        if self._start is None:
+    def next(self, after: str, cores: int) -> Held[LandedFile] | None:
+        """Return the next files of the landing log."""
+        if self._micro_batches is None:
             raise RuntimeError("A source is resumed before it is read.")
-        options = LandingOptions(
-            self._query,
-            self._stream,
-            self._start,
-            bulletin,
-            self._until,
-            pickle.dumps((self._settings, self._zone)),
-            most_bytes(self._settings, spark.sparkContext.defaultParallelism),
-        )
-        source = landing_source(options)
-        register_beside_driver(spark, source, python_beside_driver(self._settings))
-        return spark.readStream.format(source.name()).load()
+        return self._micro_batches.next(Position.parse(after), most_bytes(self._settings, cores))
 
-    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[LandedFile] | None:  # noqa: ARG002 - rows suffice
-        """Read the rows of a micro-batch; None if it has no rows, or if Spark repeats it."""
-        found: list[dict[str, Any]] = rows.toArrow().to_pylist()
-        if not found:  # a new checkpoint begins with an empty micro-batch
-            return None
-        if found[0]["end"] == str(self._start):
-            # Spark repeats a micro-batch that it has not recorded as done. A replay may have committed since, so the
-            # newest marker no longer shows that the tables have it; a paused one may have been taken under another
-            # contract.
-            return None
-        return Held(rows_as_files(found), found[0]["start"], found[0]["end"], found[0]["contract"])
+    def offset(self, position: str, contract: str) -> str:
+        """Return a position of the landing log as JSON."""
+        at = Position.parse(position)
+        return json.dumps({"seq": at.seq, "chain": at.chain, "contract": contract})
+
+    def parse_offset(self, offset: str) -> Position:
+        """Parse the position of an offset, without its contract."""
+        return landing_position(offset)
 
     def size_of(self, parts: Sequence[LandedFile]) -> dict[str, int]:
         """Return the number of files, and their bytes."""

@@ -1,1 +1,1 @@
-"""A Kafka topic as a source: Spark's checkpoint fixes the offsets, and tasks read the messages."""
+"""A Kafka topic as a source: the driver finds the offsets of a micro-batch, and tasks read the messages."""

@@ -1,25 +1,22 @@
-"""A topic as the source of a stream, with offsets that Spark's own Kafka source fixes in the checkpoint.
+"""A topic as the source of a stream: a micro-batch is a range of offsets of each partition.
 
-Spark only finds the available offsets, and records those of each micro-batch. The tasks of a micro-batch read the
-messages themselves, see :mod:`consumer.sources.kafka.read`.
+The driver finds the available offsets. The tasks of a micro-batch read the messages, see
+:mod:`consumer.sources.kafka.read`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost, read_again
-from consumer.sources.source import DeclinedError, Held, Source
-from lakeproof.checkpoint import read_checkpoint, read_initial_offset, read_offset
+from consumer.sources.source import Held, Source
+from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError
-from lakeproof.kafka.client import spark_options
 from lakeproof.kafka.offsets import Offsets, Range, past_between, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic, are_removed
@@ -32,8 +29,6 @@ from lakeproof.tables.schemas import ensure_message_columns
 # A range is split into pieces for tasks, but not into smaller ones: each piece makes its own files in the tables.
 _OFFSETS_PER_PIECE = 20_000
 _PIECES_PER_CORE = 2
-# Kafka's own default; a request may not take longer than its call.
-_MOST_REQUEST_MILLISECONDS = 30_000
 
 
 @dataclass(frozen=True)
@@ -64,9 +59,7 @@ class MessageReader:
 
 
 class KafkaSource(Source[OffsetRange]):
-    """The topic of a stream. With `available_now`, Spark's trigger ends with the messages available by now."""
-
-    knows_its_end = True
+    """The topic of a stream. With `available_now`, it ends with the messages available by now."""
 
     def __init__(self, settings: Settings, stream: str, query: str, available_now: bool) -> None:
         self._settings = settings
@@ -78,10 +71,8 @@ class KafkaSource(Source[OffsetRange]):
         self._contracts = ContractLog(settings.state.database)
         self._recorded: Recorded | None = None
         self._start: Offsets | None = None
-        self._past: tuple[Range, ...] = ()
-        self._resumed: Offsets | None = None
+        self._ends: Mapping[int, int] | None = None  # with `available_now`: where the partitions ended at the start
         self._partitions: list[int] = []
-        self._bulletin: Bulletin | None = None
 
     @property
     def root(self) -> str:
@@ -121,13 +112,11 @@ class KafkaSource(Source[OffsetRange]):
         """Read the topic from the ledger, without a request to the brokers."""
         self._recorded = recorded_topic(catalog.load_table(stream_tables(self._stream).ledger).properties)
 
-    def resume(self, ledger: Table, accounted: str | None) -> None:  # noqa: ARG002 - the position suffices
+    def resume(self, ledger: Table, accounted: str | None) -> str:  # noqa: ARG002 - the position suffices
         """Find where to resume: checkpoint, tables and topic must agree."""
         place = self._place(accounted)
-        self._past = place.past
-        self._resumed = replace(place, past=())
         checkpoint = read_checkpoint(self._settings, self._query, Offsets.from_spark)
-        if checkpoint and not checkpoint.fits(self._resumed):
+        if checkpoint and not checkpoint.fits(replace(place, past=())):
             raise LakeproofError(
                 f"The checkpoint of {self._query} is at {checkpoint.passed or checkpoint.end}, but its tables are at "
                 f"{place}.",
@@ -136,47 +125,38 @@ class KafkaSource(Source[OffsetRange]):
             )
         self._start = place
         self._check_offsets(place)
+        if self._available_now:
+            self._ends = self._ends_now()
+        return str(place)
 
     def waiting(self) -> dict[str, int]:
         """Return the number of offsets after the start."""
-        if not self._available_now or self._start is None:
+        if self._ends is None or self._start is None:
             return {}
-        return {"offsets": self._topic.behind(self._start, self._partitions)}
+        start = self._start
+        return {"offsets": sum(max(end - start.next(number), 0) for number, end in self._ends.items())}
 
-    def rows(self, spark: SparkSession, bulletin: Bulletin) -> DataFrame:
-        """Return the streaming messages, which are not read: Spark only fixes their offsets."""
-        if self._start is None:
-            raise RuntimeError("A source is resumed before it is read.")
-        self._bulletin = bulletin
-        milliseconds = int(self._kafka.timeout_seconds * 1000)
-        reader = spark.readStream.format("kafka").options(**spark_options(self._kafka))
-        return (
-            reader.option("subscribe", self._topic.name)
-            .option("startingOffsets", self._start.as_spark(self._partitions))
-            .option("maxOffsetsPerTrigger", self._kafka.max_offsets_per_micro_batch)
-            .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
-            .option("kafka.default.api.timeout.ms", milliseconds)
-            .option("kafka.request.timeout.ms", min(milliseconds, _MOST_REQUEST_MILLISECONDS))
-            .load()
-            .select("offset")
-        )
+    def next(self, after: str, cores: int) -> Held[OffsetRange] | None:  # noqa: ARG002 - the setting is the limit
+        """Return the next offsets of each partition."""
+        start = Offsets.parse(after)
+        ends = self._ends_now() if self._ends is None else self._ends
+        taken = advanced(start, ends, self._kafka.max_offsets_per_micro_batch)
+        return self._begin(start, taken) if taken != start else None
 
-    def held(self, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:  # noqa: ARG002 - see `rows`
-        """Read the offsets of a micro-batch from the checkpoint."""
-        if self._bulletin and self._bulletin.stop_file.exists():
-            raise DeclinedError("The micro-batch was not begun: the consumer ends.")
-        end = read_offset(self._settings, self._query, micro_batch_id, Offsets.from_spark)
-        if micro_batch_id:
-            start = read_offset(self._settings, self._query, micro_batch_id - 1, Offsets.from_spark)
-        else:
-            start = read_initial_offset(self._settings, self._query, Offsets.from_spark)
-        if start == end or end == self._resumed:
-            # Spark repeats a micro-batch that it has not recorded as done. A batch over the past may have committed
-            # since, so the newest marker no longer shows that the tables have it.
-            return None
-        # The past ranges that batches have read are part of the position, but unknown to Spark.
-        return self._begin(start.with_past(self._past), end.with_past(self._past))
+    def offset(self, position: str, contract: str) -> str:  # noqa: ARG002 - the state database has it
+        """Return a position as Spark's Kafka source writes it, without ranges of the past."""
+        at = Offsets.parse(position)
+        return at.as_spark(sorted({*self._partitions, *(partition for partition, _ in at.entries)}))
+
+    def parse_offset(self, offset: str) -> Offsets:
+        """Parse an offset of Spark's Kafka source."""
+        return Offsets.from_spark(offset)
+
+    def _ends_now(self) -> dict[int, int]:
+        """Return where each partition ends, also of partitions that were added."""
+        topic_id, self._partitions = self._topic.identity()
+        self._known.check_id(topic_id)
+        return {partition: extent.end for partition, extent in self._topic.extents(self._partitions).items()}
 
     def still_next(self, start: str, end: str, accounted: str | None) -> tuple[str, str] | None:
         """Return the current range of a paused micro-batch: the stream or batches over the past may have advanced."""
@@ -202,7 +182,6 @@ class KafkaSource(Source[OffsetRange]):
         taken = at_most(self._kafka.max_offsets_per_micro_batch, self.known_of(accounted, wanted).left)
         if not taken:
             return None
-        self._past = start.with_past(taken).past
         return self._begin(start, start.with_past(taken))
 
     def known_of(self, accounted: str | None, wanted: Sequence[Range]) -> KnownOfPast:
@@ -288,6 +267,20 @@ class KafkaSource(Source[OffsetRange]):
         if self._recorded is None:
             raise RuntimeError("A source is prepared before it is resumed.")
         return self._recorded
+
+
+def advanced(start: Offsets, ends: Mapping[int, int], most: int) -> Offsets:
+    """Move a position towards the ends of partitions by about `most` offsets, in proportion to what each one has.
+
+    Every partition moves by at least one offset, so that a small one does not starve beside a large one.
+    """
+    waiting = {partition: end - start.next(partition) for partition, end in ends.items()}
+    total = sum(count for count in waiting.values() if count > 0)
+    offsets = dict(start.entries)
+    for partition, count in waiting.items():
+        if count > 0:
+            offsets[partition] = start.next(partition) + min(count, max(count * most // total, 1))
+    return replace(start, entries=Offsets.of(start.topic, offsets).entries)
 
 
 def cut(parts: Sequence[OffsetRange], pieces: int) -> list[OffsetRange]:

@@ -1,7 +1,6 @@
 """Events of a bucket find new files without a listing; a sweep finds files without an event."""
 
 import json
-import pickle
 import re
 import signal
 import sys
@@ -22,14 +21,13 @@ from tests.pages import blocks
 from tests.servers import KafkaServer, Minio, MinioServer
 
 from consumer.asked import with_landing
-from consumer.bulletin import Bulletin
+from consumer.sources.files.micro_batches import MicroBatches
 from consumer.sources.files.notifications import Notifications, created
-from consumer.sources.files.stream import LandingOptions, LandingReader
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import VARIABLES, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.landing_log import LandingLog
+from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.storage.s3 import s3_client
 
 HOURS = 86_400
@@ -80,20 +78,21 @@ class Bucket:
 
 
 class Stream:
-    """The reader of a stream, called as by Spark."""
+    """The micro-batches of a stream, asked for as by its query."""
 
-    def __init__(self, reader: LandingReader) -> None:
-        self._reader = reader
-        self._position = reader.initialOffset()
+    def __init__(self, settings: Settings) -> None:
+        log, zone = LandingLog(settings.state.database, "events"), landing_zone(settings, "events")
+        self._reader = MicroBatches(settings, "events", zone, log, None)
+        self._position = log.base
         self.names: list[str] = []
         self.listings: list[str] = []
-        storage = reader._opened[1].storage
-        events = storage._client.meta.events  # type: ignore[attr-defined]
+        events = zone.storage._client.meta.events  # type: ignore[attr-defined]
         events.register("before-call.s3.ListObjectsV2", lambda **_: self.listings.append("one"))
 
     def trigger(self) -> None:
-        rows, self._position = self._reader.read(self._position)
-        self.names += [row[1] for row in rows]
+        if held := self._reader.next(self._position, 1 << 30):
+            self._position = Position.parse(held.end)
+            self.names += [part.name for part in held.parts]
 
     def has_swept(self) -> None:
         """Trigger until the first sweep is over, and events are read."""
@@ -132,10 +131,7 @@ def follow(
         settings = changed(settings, **changes)
         settings = with_landing(settings, None, f"s3://{bucket.name}/exports", None, ["events"])
         ContractLog(settings.state.database).make_current("events", "any", b"")
-        pickled = pickle.dumps((settings, landing_zone(settings, "events")))
-        begin = LandingLog(settings.state.database, "events").base
-        folder = lake_settings.home
-        return Stream(LandingReader(LandingOptions("bronze-events", "events", begin, Bulletin(folder), None, pickled)))
+        return Stream(settings)
 
     return follow
 
@@ -211,7 +207,7 @@ def test_a_sweep_that_fails_is_noticed(bucket: Bucket, follow: Callable[..., Str
 def test_brokers_that_are_away_and_return(
     bucket: Bucket, follow: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("consumer.sources.files.stream._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("consumer.sources.files.micro_batches._CONNECT_SECONDS", 0.5)
     with KafkaServer(tmp_path / "kafka") as own:
         topic = own.new_topic()
         stream = follow(LAKE_KAFKA_BOOTSTRAP_SERVERS=own.bootstrap_servers, LAKE_NOTIFICATION_TOPIC=topic)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, rows
@@ -18,12 +19,10 @@ from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
-from consumer.sources.kafka.read import OffsetRange
-from consumer.sources.kafka.source import KafkaSource
-from consumer.sources.source import Held
+from consumer.sources.kafka.source import advanced
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.kafka.offsets import source_name
+from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 
@@ -216,25 +215,31 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     assert check_hashes(lake_settings) == 6
 
 
-def test_on_a_signal_the_next_micro_batch_is_declined(
-    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = kafka.new_topic()
-    send(kafka, topic, [event(number) for number in range(4)])
-    real = KafkaSource.held
+@given(
+    begin=st.lists(st.integers(0, 50), min_size=1, max_size=5),
+    more=st.lists(st.integers(0, 100), min_size=6, max_size=6),
+    most=st.integers(1, 150),
+)
+def test_a_position_moves_to_the_ends_of_all_partitions(begin: list[int], more: list[int], most: int) -> None:
+    at = Offsets.of("t", dict(enumerate(begin))).with_past([(0, 1, 2)])
+    ends = {partition: at.next(partition) + count for partition, count in enumerate(more)}  # one was added
+    steps = 0
+    while (moved := advanced(at, ends, most)) != at:
+        waiting = {partition: end - at.next(partition) for partition, end in ends.items()}
+        taken = {partition: moved.next(partition) - at.next(partition) for partition in ends}
+        assert all(
+            0 < taken[partition] <= count if count else not taken[partition] for partition, count in waiting.items()
+        )
+        assert sum(taken.values()) <= max(most, 0) + len(ends)
+        assert moved.past == at.past
+        at, steps = moved, steps + 1
+        assert steps <= sum(more)
+    assert {partition: at.next(partition) for partition in ends} == ends
 
-    def held(source: KafkaSource, rows: DataFrame, micro_batch_id: int) -> Held[OffsetRange] | None:
-        if micro_batch_id == 1:
-            assert source._bulletin
-            source._bulletin.stop_file.touch()
-        return real(source, rows, micro_batch_id)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(KafkaSource, "held", held)
-        take(topic, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=2)
-    assert len(units(lake_settings, "bronze")) == 2
-    take(topic)
-    assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in range(4)]
+def test_a_partition_that_ends_before_the_position_is_not_taken_back() -> None:
+    at = Offsets.of("t", {0: 5, 1: 5})
+    assert advanced(at, {0: 3, 1: 6}, 100) == Offsets.of("t", {0: 5, 1: 6})
 
 
 def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
