@@ -1,13 +1,10 @@
 """An application: any number of queries in one Spark session, with one place that handles signals and the end."""
 
-import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -147,18 +144,18 @@ def _run(
         for tell in started:
             tell(running, bulletin)
         if available_now:
-            failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin.stop_file)
+            failed = _wait_until_done(running, {each.name: each.follows for each in queries}, bulletin)
         else:
-            failed = _wait_for_the_end(running, bulletin.stop_file)
+            failed = _wait_for_the_end(running, bulletin)
         paused = next((query.name for query in queries if query.paused), None)
         if paused and failed in (None, paused):
             failed = paused
             _drain_followers(settings, running, queries, paused)
         if failed:
-            bulletin.stop_file.touch()
+            bulletin.stop()
             _wait_until_idle(running)
             query, held = next(each for each in zip(queries, leases, strict=True) if each[0].name == failed)
-            error = _failure(query, running[failed], bulletin, held)
+            error = _failure(query, running[failed], held)
             _note_failure(settings, query, error)
             raise _named(query, error, len(queries))
     finally:
@@ -169,7 +166,7 @@ def _run(
             "stopped",
             query=query.name,
             micro_batches=query.micro_batches,
-            on_signal=bulletin.stop_file.exists(),
+            on_signal=bulletin.is_stopping,
         )
 
 
@@ -199,7 +196,9 @@ def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
-def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str | None], stop_file: Path) -> str | None:
+def _wait_until_done(
+    running: Mapping[str, Running], follows: Mapping[str, str | None], bulletin: Bulletin
+) -> str | None:
     """Wait until each query has processed all available data; return the name of the first query that failed."""
     draining: dict[str, Future[None]] = {}
 
@@ -216,17 +215,16 @@ def _wait_until_done(running: Mapping[str, Running], follows: Mapping[str, str |
         done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
         failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
         if failed:
-            stop_file.touch()  # the other queries process nothing more; the pool waits for them
+            bulletin.stop()  # the other queries process nothing more; the pool waits for them
     return failed
 
 
-def _wait_for_the_end(running: Mapping[str, Running], stop_file: Path) -> str | None:
+def _wait_for_the_end(running: Mapping[str, Running], bulletin: Bulletin) -> str | None:
     """Wait for a signal, or for a query to fail; return the name of that query."""
-    while not stop_file.exists():
+    while not bulletin.is_stopping:
         time.sleep(_POLL_SECONDS)
         ended = next((name for name, query in running.items() if query.has_ended), None)
-        # A query that declines a micro-batch ends by itself, maybe before this loop has seen the stop file.
-        if ended and not stop_file.exists():
+        if ended and not bulletin.is_stopping:
             return ended
     _wait_until_idle(running)
     return next((name for name, query in running.items() if query.has_ended and query.failure()), None)
@@ -238,16 +236,13 @@ def _wait_until_idle(running: Mapping[str, Running]) -> None:
         time.sleep(_IDLE_POLL_SECONDS)
 
 
-def _failure(query: Query, running: Running, bulletin: Bulletin, held: Lease) -> LakeproofError:
+def _failure(query: Query, running: Running, held: Lease) -> LakeproofError:
     try:
         held.check()
     except LeaseHeldError as taken_over:  # two consumers ran at once, which explains any other failure
         return taken_over
     except UnavailableError:
         pass  # the query's own error names the database, too
-    noted = bulletin.noted(query.name)
-    if noted:
-        return noted
     return query.explain(running.failure() or RuntimeError("it stopped unexpectedly"))
 
 
@@ -260,16 +255,17 @@ def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:
 
 @contextmanager
 def _bulletin() -> Iterator[Bulletin]:
-    """Let a signal create the stop file; a second one ends the program at once."""
-    with tempfile.TemporaryDirectory(prefix="lakeproof-") as folder:
-        bulletin = Bulletin(Path(folder))
+    """Let a signal stop the queries; a second one ends the program at once."""
+    bulletin = Bulletin()
 
-        def stop(number: int, _frame: Any) -> None:
-            if bulletin.stop_file.exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                end_at_once(number)
-            bulletin.stop_file.touch()
-            log.info(STOPPING)
+    def stop(number: int, _frame: Any) -> None:
+        if bulletin.is_stopping:
+            end_at_once(number)
+        bulletin.stop()
+        log.info(STOPPING)
 
-        with ending_signals(stop):
+    with ending_signals(stop):
+        try:
             yield bulletin
+        finally:
+            bulletin.stop()  # for the monitor, which outlives the queries

@@ -6,7 +6,6 @@ lost, must be restored, or could disagree with the tables.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from threading import Condition, Event
 from time import monotonic
 
@@ -21,7 +20,7 @@ from consumer.iceberg.jvm import activate, cloned_session
 log = structlog.get_logger()
 
 _ATTEMPTS = 5
-_NEWS_POLL_SECONDS = 0.05
+_NEWS_POLL_SECONDS = 0.05  # also the least time between two looks that find nothing
 # Spark refuses a plan if the columns of a table have changed since planning: somebody applied a contract.
 _TABLE_CHANGED = "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 
@@ -34,14 +33,14 @@ class Following:
         name: str,
         take: Callable[[], bool],
         every: float,
-        stop_file: Path,
+        is_stopping: Callable[[], bool],
         news: Callable[[], object] = lambda: None,
         *,
         at_once: bool = True,
     ) -> None:
         self._take = take
         self._every = every
-        self._stop_file = stop_file
+        self._is_stopping = is_stopping
         self._news = news
         self._at_once = at_once
         self._ending = Event()
@@ -87,7 +86,7 @@ class Following:
             while not self._ending.is_set():
                 began, seen = monotonic(), self._news()
                 with self._changed:
-                    self._taking = not self._stop_file.exists()
+                    self._taking = not self._is_stopping()
                     self._is_awaited = False
                 took = self._taking and self._take()
                 with self._changed:
@@ -96,7 +95,7 @@ class Following:
                         self._looks += 1
                     self._changed.notify_all()
                 if not self._at_once:
-                    self._ending.wait(max(self._every - (monotonic() - began), 0))
+                    self._ending.wait(max(self._every - (monotonic() - began), 0 if took else _NEWS_POLL_SECONDS))
                 elif not took:
                     self._wait_for_news(seen)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
@@ -106,7 +105,7 @@ class Following:
                 self._changed.notify_all()
 
     def _wait_for_news(self, seen: object) -> None:
-        end = monotonic() + self._every
+        end = monotonic() + max(self._every, _NEWS_POLL_SECONDS)
         while self._news() == seen and not self._is_awaited and (left := end - monotonic()) > 0:
             if self._ending.wait(min(left, _NEWS_POLL_SECONDS)):
                 return
@@ -148,4 +147,4 @@ def follow(
 
     log.info("started", **({"query": name} if about is None else about))
     news = partial(bulletin.progress, follows) if follows else lambda: None
-    return Following(name, take_in_session, every, bulletin.stop_file, news, at_once=at_once)
+    return Following(name, take_in_session, every, lambda: bulletin.is_stopping, news, at_once=at_once)

@@ -93,12 +93,12 @@ class MaintenanceQuery(Query):
                 return True
             with lease(self._settings.state.database, LEASE):
                 for name, own in due.items():
-                    if bulletin.stop_file.exists():
+                    if bulletin.is_stopping:
                         return True
                     maintain_table(spark, name, own, None)
                     self._seen[name] = self._growth(spark, name, own).newest
                 if is_time:
-                    shorten_logs(self._settings, self._streams, bulletin.stop_file.exists)
+                    shorten_logs(self._settings, self._streams, lambda: bulletin.is_stopping)
             self.micro_batches += 1
         except LeaseHeldError:
             log.info("another maintenance is running")
@@ -120,7 +120,7 @@ class MaintenanceQuery(Query):
                 None,
                 None,
                 lambda: spark,
-                is_ending=bulletin.stop_file.exists,
+                is_ending=lambda: bulletin.is_stopping,
             ):
                 if done.is_unavailable:
                     log.warning("retention failed", stream=stream, problem=done.problem)

@@ -147,8 +147,7 @@ class Monitor:
     @property
     def _is_stopping(self) -> bool:
         bulletin = self._bulletin
-        has_stopped = bulletin is not None and (bulletin.stop_file.exists() or not bulletin.folder.exists())
-        return has_stopped or self.ending.is_set()
+        return (bulletin is not None and bulletin.is_stopping) or self.ending.is_set()
 
     def _find_ended(self) -> str:
         """Return the name of a query that has ended while the application is running."""

@@ -263,20 +263,20 @@ def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, ses
         assert said["silver.events"].startswith("bronze.events has 0 rows")
 
 
-def test_a_query_that_ends_as_the_signal_comes_has_not_failed(tmp_path: Path) -> None:
-    """The end of the query was noticed before the stop file."""
-    stop_file = tmp_path / "stop"
+def test_a_query_that_ends_as_the_signal_comes_has_not_failed() -> None:
+    """The end of the query was noticed before the signal."""
+    bulletin = Bulletin()
 
     class Ended:
         is_busy = False
 
         @property
         def has_ended(self) -> bool:
-            stop_file.touch()
+            bulletin.stop()
             return True
 
         def failure(self) -> Exception | None:
             return None
 
     query: Any = Ended()
-    assert _wait_for_the_end({"query": query}, stop_file) is None
+    assert _wait_for_the_end({"query": query}, bulletin) is None

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -37,8 +37,17 @@ def work() -> Work:
 
 
 @pytest.fixture
-def following(work: Work, tmp_path: Path) -> Iterator[Following]:
-    query = Following("test", work.take, 0.01, tmp_path / "stop")
+def bulletin() -> Bulletin:
+    return Bulletin()
+
+
+def following_of(bulletin: Bulletin, take: Callable[[], bool], every: float, **more: Any) -> Following:
+    return Following("test", take, every, lambda: bulletin.is_stopping, **more)
+
+
+@pytest.fixture
+def following(work: Work, bulletin: Bulletin) -> Iterator[Following]:
+    query = following_of(bulletin, work.take, 0.01)
     yield query
     work.gate.set()
     query.stop()
@@ -54,8 +63,8 @@ def test_it_takes_all_that_is_there(work: Work, following: Following) -> None:
     assert following.failure() is None
 
 
-def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> None:
-    query = Following("test", work.take, 600, tmp_path / "stop", at_once=False)
+def test_it_can_wait_after_it_took_something_too(work: Work, bulletin: Bulletin) -> None:
+    query = following_of(bulletin, work.take, 600, at_once=False)
     try:
         while not work.taken:
             time.sleep(0.01)
@@ -65,9 +74,9 @@ def test_it_can_wait_after_it_took_something_too(work: Work, tmp_path: Path) -> 
         query.stop()
 
 
-def test_it_looks_at_once_when_there_is_news(tmp_path: Path) -> None:
-    work, bulletin = Work(), Bulletin(tmp_path)
-    query = Following("test", work.take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+def test_it_looks_at_once_when_there_is_news(bulletin: Bulletin) -> None:
+    work = Work()
+    query = following_of(bulletin, work.take, 600, news=lambda: bulletin.progress("before"))
     try:
         query.drain()
         work.left = 1
@@ -85,8 +94,8 @@ def test_it_looks_at_once_when_there_is_news(tmp_path: Path) -> None:
         query.stop()
 
 
-def test_news_during_a_look_is_not_missed(tmp_path: Path) -> None:
-    bulletin, looks = Bulletin(tmp_path), [0]
+def test_news_during_a_look_is_not_missed(bulletin: Bulletin) -> None:
+    looks = [0]
 
     def take() -> bool:
         looks[0] += 1
@@ -94,7 +103,7 @@ def test_news_during_a_look_is_not_missed(tmp_path: Path) -> None:
             bulletin.note_progress("before")  # too late for this look
         return False
 
-    query = Following("test", take, 600, bulletin.stop_file, lambda: bulletin.progress("before"))
+    query = following_of(bulletin, take, 600, news=lambda: bulletin.progress("before"))
     try:
         end = time.monotonic() + 30
         while looks[0] < 2 and time.monotonic() < end:
@@ -118,10 +127,10 @@ def test_a_look_that_began_before_does_not_count(work: Work, following: Followin
     assert work.taken == 4
 
 
-def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, tmp_path: Path) -> None:
+def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, bulletin: Bulletin) -> None:
     following.drain()
-    (tmp_path / "stop").touch()
-    following.drain()  # a look that began before may not have seen the file
+    bulletin.stop()
+    following.drain()  # a look that began before may not have seen it
     work.left = 1
     following.drain()
     assert work.taken == 3

@@ -226,7 +226,7 @@ def test_an_event_while_it_runs_only_after_a_commit_of_its_own(
     settings, query = still
     commit(settings)  # by an earlier run
     with traced(settings, [query], available_now=False) as started:
-        started({}, Bulletin(tmp_path))
+        started({}, Bulletin())
         until(lambda: len(events) == 1)
         commit(settings, "another")
         commit(settings)
@@ -249,7 +249,7 @@ def test_a_server_that_is_away_stops_nothing(
         url = f"http://127.0.0.1:{free_port()}" if kind == "refuses" else address
         monkeypatch.setenv("OPENLINEAGE__TRANSPORT__URL", url)
         with traced(settings, [query], available_now=False) as started:
-            started({}, Bulletin(tmp_path))
+            started({}, Bulletin())
             ran = kind == "hangs" or bool(until(lambda: logs))
     waits.set()
     assert ran
@@ -270,7 +270,7 @@ def test_what_was_not_sent_while_a_server_was_away_is_sent_later(
 
     monkeypatch.setattr("consumer.app.lineage.OpenLineageClient.emit", emit)
     with structlog.testing.capture_logs() as logs, traced(settings, [query], available_now=False) as started:
-        started({}, Bulletin(tmp_path))
+        started({}, Bulletin())
         until(lambda: logs)
         away[0] = False
         until(lambda: sent)
@@ -283,7 +283,7 @@ def test_without_a_server_events_are_in_the_log(
     settings, query = still
     monkeypatch.chdir(tmp_path)  # there is no openlineage.yml
     with structlog.testing.capture_logs() as logs, traced(settings, [query], available_now=False) as started:
-        started({}, Bulletin(tmp_path))
+        started({}, Bulletin())
     lines = [json.loads(line["message"]) for line in logs if line["event"] == "openlineage.client.transport.console"]
     assert [line["eventType"] for line in lines] == ["START", "COMPLETE"]
 

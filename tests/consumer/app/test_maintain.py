@@ -280,8 +280,7 @@ def test_a_table_that_has_grown_is_maintained_and_files_of_another_are_no_orphan
 ) -> None:
     settings = changed(filled, LAKE_MAINTENANCE_AFTER_FILES=MICRO_BATCHES)
     query, session = MaintenanceQuery(settings, [STREAM]), session_of(filled)
-    (tmp_path / "bulletin").mkdir()
-    bulletin = Bulletin(tmp_path / "bulletin")
+    bulletin = Bulletin()
 
     def files() -> dict[str, int]:
         return {
@@ -309,7 +308,7 @@ def test_a_maintenance_that_another_one_keeps_out_is_tried_at_the_next_look(
     monkeypatch.setattr(maintenance_module, "prepare", lambda _: None)
     monkeypatch.setattr(maintenance_module, "growth", lambda *_: Growth())
     monkeypatch.setattr(maintenance_module, "open_table", lambda *_: None)
-    MaintenanceQuery(lake_settings, ["events"]).start(MagicMock(), Bulletin(tmp_path))
+    MaintenanceQuery(lake_settings, ["events"]).start(MagicMock(), Bulletin())
     for now in (0.0, 900.0, 930.0, 960.0, 1830.0):
         with lease(lake_settings.state.database, LEASE) if now == 900 else nullcontext():
             takes[0](MagicMock())

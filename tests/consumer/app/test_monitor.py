@@ -333,8 +333,7 @@ def still(
     monkeypatch.setattr("consumer.app.monitor._CHECK_SECONDS", 0.05)
     often = lake_settings.monitor.model_copy(update={"seconds": 0.2})
     settings = lake_settings.model_copy(update={"monitor": often})
-    query, bulletin = Still(), Bulletin(tmp_path / "bulletin")
-    bulletin.folder.mkdir()
+    query, bulletin = Still(), Bulletin()
     monitor = Monitor(settings, [query], ["events"], available_now=False)
     thread = threading.Thread(target=monitor.watch, daemon=True)
     thread.start()
@@ -385,7 +384,7 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
     query.has_ended = True
     until(lambda: answer(monitor, "/healthz") == ("503", '{"status": "still has ended"}'))
     assert answer(monitor, "/readyz")[0] == "503"
-    bulletin.stop_file.touch()
+    bulletin.stop()
     until(lambda: answer(monitor, "/healthz")[0] == "200")
     assert answer(monitor, "/readyz") == ("503", '{"status": "stopping"}')
 

@@ -70,7 +70,7 @@ def test_a_server_that_is_unavailable_is_reported_once(lake_settings: Settings, 
             LakeproofError("The table was restored."),
         ]
 
-    layer, bulletin = Faulty(faults()), Bulletin(tmp_path)
+    layer, bulletin = Faulty(faults()), Bulletin()
     layer.outlasts_outages = True
     sink = resumed(lake_settings, layer, Trigger())
     with structlog.testing.capture_logs() as logs:
@@ -89,7 +89,7 @@ def test_a_server_that_is_unavailable_is_reported_once(lake_settings: Settings, 
 def test_while_the_layer_before_has_a_backlog_a_patient_one_looks_now_and_then(
     lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, bulletin, taken = [0.0], Bulletin(tmp_path), []
+    now, bulletin, taken = [0.0], Bulletin(), []
     monkeypatch.setattr(query, "monotonic", lambda: now[0])
     bulletin.note_backlog(FOLLOWED, there_is=True)
     layer = Faulty([])
@@ -109,7 +109,7 @@ def test_while_the_layer_before_has_a_backlog_a_patient_one_looks_now_and_then(
 
 
 def test_a_backlog_is_known_by_the_query_that_has_it(lake_settings: Settings, tmp_path: Path) -> None:
-    bulletin, layer = Bulletin(tmp_path), Faulty([])
+    bulletin, layer = Bulletin(), Faulty([])
     toy = resumed(lake_settings, layer, Trigger())
     for layer.has_backlog in (True, True, False, False):
         toy.look(SPARK, bulletin)

@@ -346,14 +346,14 @@ def test_how_long_is_said_by_the_contract_or_by_the_command(
 def test_a_consumer_that_maintains_retains_by_the_contract(
     filled: Settings, spark: SparkSession, tmp_path: Path
 ) -> None:
-    query, bulletin = MaintenanceQuery(filled, [STREAM]), Bulletin(tmp_path)
+    query, bulletin = MaintenanceQuery(filled, [STREAM]), Bulletin()
     query.retain(spark, bulletin)
     assert len(landed(filled)) == 3
     write_retention(filled)
-    bulletin.stop_file.touch()
+    bulletin.stop()
     query.retain(spark, bulletin)
     assert len(landed(filled)) == 3
-    bulletin.stop_file.unlink()
+    bulletin.is_stopping = False
     (tmp_path / "taken").write_text("no folder")
     write_retention(filled, f", archive: {tmp_path}/taken")
     (filled.contracts / "a.yaml").write_text((filled.contracts / f"{STREAM}.yaml").read_text().replace(STREAM, "a"))

@@ -186,7 +186,7 @@ def test_a_topic_that_is_missing_created_again_or_away(
     silver.keep([order(NOON + HOUR)])
     fill(session, lake, SPENDING)
 
-    bulletin = Bulletin(tmp_path)
+    bulletin = Bulletin()
     away = changed(lake, LAKE_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}", LAKE_KAFKA_TIMEOUT_SECONDS=1)
     with monkeypatch.context() as patch:
         patch.setattr(create, "_PATIENCE_SECONDS", 1.0)
