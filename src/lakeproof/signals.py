@@ -2,12 +2,16 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+_handled = Counter[str]()  # number of contexts in which signals were handled
 
 
 class AskedToEnd(BaseException):
@@ -20,6 +24,7 @@ def ending_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[
 
     A SIGHUP that is ignored (``nohup``) stays ignored.
     """
+    _handled["contexts"] += 1
     before = {
         number: signal.signal(number, handle)
         for number in _ENDING
@@ -34,21 +39,30 @@ def ending_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[
 
 @contextmanager
 def asked_to_end() -> Iterator[None]:
-    """Raise :class:`AskedToEnd` at the first signal; exit immediately at the second."""
+    """Raise :class:`AskedToEnd` at the first signal; exit immediately at the second.
+
+    Work begins with a context of its own that handles signals. When it is over, the program ends anyway, and the first
+    signal changes nothing.
+    """
     asked = False
+
+    def has_begun() -> bool:
+        return _handled["contexts"] > before
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
             end_at_once(number)
         asked = True
-        raise AskedToEnd
+        if not has_begun():
+            raise AskedToEnd
 
     with ending_signals(handle):
+        before = _handled["contexts"]
         try:
             yield
         except BaseException:
-            if asked:  # a library in which the exception was raised may have replaced it
+            if asked and not has_begun():  # a library in which the exception was raised may have replaced it
                 raise AskedToEnd from None
             raise
 

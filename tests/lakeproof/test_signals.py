@@ -65,3 +65,16 @@ def test_an_error_that_replaces_the_exception_of_a_signal_ends_the_same() -> Non
 def test_an_error_without_a_signal_stays() -> None:
     with pytest.raises(ImportError), asked_to_end():
         raise ImportError
+
+
+def test_a_signal_after_the_work_does_not_hide_its_error() -> None:
+    def work() -> None:
+        with asked_to_end():
+            try:
+                with ending_signals(lambda *_: None):
+                    raise LookupError
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(LookupError):
+        work()

@@ -24,7 +24,7 @@ from lakeproof.state.lease import Lease, LeaseHeldError, lease
 log = structlog.get_logger()
 
 STOPPING = "stopping: finishing the micro-batch"
-"""Log event for a signal."""
+"""Log event after a signal. The signal's handler does not log: the main thread may hold the lock of the log."""
 _POLL_SECONDS = 0.2
 _IDLE_POLL_SECONDS = 0.05
 
@@ -212,8 +212,15 @@ def _wait_until_done(
     with ThreadPoolExecutor(len(running)) as pool:
         for name in running:
             draining[name] = pool.submit(drain, name)
-        done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
-        failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
+        has_said = False
+        while True:
+            done, left = wait(draining.values(), _POLL_SECONDS, FIRST_EXCEPTION)
+            if bulletin.is_stopping and not has_said:
+                log.info(STOPPING)
+                has_said = True
+            failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
+            if failed or not left:
+                break
         if failed:
             bulletin.stop()  # the other queries process nothing more; the pool waits for them
     return failed
@@ -226,6 +233,7 @@ def _wait_for_the_end(running: Mapping[str, Running], bulletin: Bulletin) -> str
         ended = next((name for name, query in running.items() if query.has_ended), None)
         if ended and not bulletin.is_stopping:
             return ended
+    log.info(STOPPING)
     _wait_until_idle(running)
     return next((name for name, query in running.items() if query.has_ended and query.failure()), None)
 
@@ -262,7 +270,6 @@ def _bulletin() -> Iterator[Bulletin]:
         if bulletin.is_stopping:
             end_at_once(number)
         bulletin.stop()
-        log.info(STOPPING)
 
     with ending_signals(stop):
         try:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import ipaddress
+import os
 import secrets
 import sys
 import threading
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import typer
@@ -39,8 +41,8 @@ _COOKIE = "lakeproof_page"
 
 def run_page(
     settings: Settings, streams: Sequence[str], host: str, port: int | None, port_file: Path | None = None
-) -> None:
-    """Serve the page until a signal; write the port to `port_file` once the server listens."""
+) -> NoReturn:
+    """Serve the page until a signal, and exit; write the port to `port_file` once the server listens."""
     for stream in streams:
         load_contract(settings.contracts, stream)
     ended: list[int] = []
@@ -50,6 +52,9 @@ def run_page(
         typer.echo(f"The page of the lake is at {address} Ctrl-C stops it.")
         while not ended:
             time.sleep(_POLL_SECONDS)
+    # A thread that still reads the lake would return from DuckDB into an ending interpreter, and abort the program.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 @contextmanager

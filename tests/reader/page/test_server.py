@@ -1,7 +1,11 @@
 """The page over HTTP: access control, links, and updates after commits."""
 
+import os
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -173,3 +177,38 @@ def test_pages_of_several_lakes_are_served_beside_each_other(
     with serving(settings, [], "127.0.0.1", None) as first, serving(lake_settings, [], "127.0.0.1", None) as second:
         assert first == f"http://127.0.0.1:{server._PORT}/"
         assert second != first
+
+
+BUSY = """
+from lakeproof.settings import load_settings
+from reader.connect import connect
+from reader.page import server
+
+def collect(settings, streams):
+    with connect(settings) as session:
+        print("reading", flush=True)
+        while True:
+            session.fetch("SELECT sum(i) FROM range(300000) AS t(i)")
+
+server.collect = collect
+server.run_page(load_settings(), [], "127.0.0.1", 0)
+"""
+
+
+def test_it_ends_while_a_page_is_read(settings: Settings) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"LAKE_HOME": str(settings.home)},
+    ) as process:
+        assert process.stdout
+        address = process.stdout.readline().split(" is at ")[1].split()[0]
+        parts = urlsplit(address)
+        with socket.create_connection((str(parts.hostname), parts.port or 0)) as client:
+            client.sendall(f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+            assert process.stdout.readline() == "reading\n"
+            process.send_signal(signal.SIGTERM)
+            _, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (0, "")

@@ -10,7 +10,7 @@ from reader.views import identifier
 
 def comparable(contract: Contract, columns: str) -> dict[str, str]:
     """Return SQL of each field of a contract in normal form, by name; `columns` is the alias of the table."""
-    return {field.name: _value(field.type, f"{columns}.{identifier(field.name)}", 0) for field in contract}
+    return {field.name: _of_field(field, columns) for field in contract}
 
 
 def key(contract: Contract, columns: str) -> list[str]:
@@ -20,9 +20,11 @@ def key(contract: Contract, columns: str) -> list[str]:
 
 
 def content(contract: Contract, columns: str) -> str:
-    """Return SQL of a digest of all fields that are not derived: equal for equal content, however large the record."""
-    values = comparable(contract, columns)
-    landed = {field.name: values[field.name] for field in contract if not field.derived}
+    """Return SQL of a digest of all fields that are not derived: equal for equal content, however large the record.
+
+    As in silver, null lists and maps of objects have the content of empty ones.
+    """
+    landed = {field.name: _of_field(field, columns, fill=True) for field in contract if not field.derived}
     return f"unhex(sha256(to_json({_struct(landed)})::VARCHAR))"
 
 
@@ -53,7 +55,12 @@ def entries(value: str) -> str:
     return _value(MapType(PrimitiveType.STRING), value, 0)
 
 
-def _value(kind: Type, value: str, depth: int) -> str:
+def _of_field(field: Field, columns: str, *, fill: bool = False) -> str:
+    return _value(field.type, f"{columns}.{identifier(field.name)}", 0, fill=fill)
+
+
+def _value(kind: Type, value: str, depth: int, *, fill: bool = False) -> str:
+    """Return SQL of a value in normal form; `fill` replaces null lists and maps of objects by empty ones."""
     match kind:
         case PrimitiveType.FLOAT | PrimitiveType.DOUBLE:
             return f"({value}::DOUBLE + 0)"  # 0.0 for -0.0
@@ -63,19 +70,24 @@ def _value(kind: Type, value: str, depth: int) -> str:
             return f"{value}::VARCHAR"
         case MapType():
             entry = f"entry_{depth}"
-            entries = _struct({"key": f"{entry}.key", "value": _value(kind.value, f"{entry}.value", depth + 1)})
-            return f"list_sort([{entries} FOR {entry} IN map_entries({value})])"
+            inner = _value(kind.value, f"{entry}.value", depth + 1, fill=fill)
+            entries = _struct({"key": f"{entry}.key", "value": inner})
+            listed = f"list_sort([{entries} FOR {entry} IN map_entries({value})])"
+            return f"coalesce({listed}, [])" if fill and isinstance(kind.value, ObjectType) else listed
         case ListType():
             item = f"item_{depth}"
-            return f"[{_value(kind.item, item, depth + 1)} FOR {item} IN {value}]"
+            listed = f"[{_value(kind.item, item, depth + 1, fill=fill)} FOR {item} IN {value}]"
+            return f"coalesce({listed}, [])" if fill and isinstance(kind.item, ObjectType) else listed
         case ObjectType():
-            return f"CASE WHEN {value} IS NOT NULL THEN {_object(kind.fields, value, depth)} END"
+            return f"CASE WHEN {value} IS NOT NULL THEN {_object(kind.fields, value, depth, fill=fill)} END"
         case _:
             return value
 
 
-def _object(fields: tuple[Field, ...], value: str, depth: int) -> str:
-    return _struct({each.name: _value(each.type, f"{value}.{identifier(each.name)}", depth) for each in fields})
+def _object(fields: tuple[Field, ...], value: str, depth: int, *, fill: bool) -> str:
+    return _struct(
+        {each.name: _value(each.type, f"{value}.{identifier(each.name)}", depth, fill=fill) for each in fields}
+    )
 
 
 def _struct(values: dict[str, str]) -> str:

@@ -97,6 +97,16 @@ def test_what_the_horizon_has_passed_is_removed(tmp_path: Path) -> None:
     index.close()
 
 
+def test_keys_that_the_horizon_has_passed_make_no_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, made = KeyIndex(tmp_path, HOUR), list[str]()
+    handle = KeyIndex._handle
+    monkeypatch.setattr(KeyIndex, "_handle", lambda self, name: made.append(name) or handle(self, name))
+    index.add(rows({f"{hour}": hour * HOUR for hour in range(1000)}), progress(0), 999 * HOUR)
+    assert made == ["998", "999"]
+    assert find(index, ["997", "998", "999"], None).keys() == {"998", "999"}
+    index.close()
+
+
 def test_it_can_be_cleared(tmp_path: Path) -> None:
     index = KeyIndex(tmp_path, None)
     index.add(rows({"a": 0}), progress(0), 0)

@@ -55,6 +55,7 @@ TYPES: dict[str, Type] = {
     "list of objects": ListType(ObjectType((Field("numbers", NUMBERS), Field("flag", PrimitiveType.BOOLEAN)))),
     "map of maps": MapType(NUMBERS),
     "map of lists": MapType(ListType(ObjectType((Field("n", PrimitiveType.INT),)))),
+    "map of objects": MapType(ObjectType((Field("n", PrimitiveType.INT),))),
 }
 SCALARS: dict[Type, st.SearchStrategy[Any]] = {
     PrimitiveType.STRING: st.sampled_from(("", "null", "a", "A", "ä", "a\0", '{"a":1}', "😀")),
@@ -100,6 +101,23 @@ def written(kind: Type, value: Any, draw: st.DrawFn) -> Any:
             return value
 
 
+def filled(kind: Type, value: Any) -> Any:
+    """Replace null lists and maps of objects by empty ones, whose content is the same."""
+    match kind:
+        case MapType():
+            if value is None:
+                return {} if isinstance(kind.value, ObjectType) else None
+            return {name: filled(kind.value, item) for name, item in value.items()}
+        case ListType():
+            if value is None:
+                return [] if isinstance(kind.item, ObjectType) else None
+            return [filled(kind.item, item) for item in value]
+        case ObjectType():
+            return value and {field.name: filled(field.type, value[field.name]) for field in kind.fields}
+        case _:
+            return value
+
+
 def of_type(kind: Type) -> Contract:
     fields = (*EVENTS.fields, Field("value", kind))
     return replace(EVENTS, fields=fields, primary_key=("event_id", "value"), event_time="event_timestamp")
@@ -126,7 +144,8 @@ def test_content_is_the_same_for_equal_values_and_for_no_others(
         f"SELECT count(DISTINCT {content(contract, '_rows')}), "
         f"count(DISTINCT to_json([{key(contract, '_rows')[1]}])::VARCHAR) FROM written_rows AS _rows"
     ).fetchall()
-    assert found == [(1, 1) if one == other else (2, 2)]
+    contents = 1 if filled(kind, one) == filled(kind, other) else 2
+    assert found == [(contents, 1 if one == other else 2)]
 
 
 def test_the_event_time_may_be_within_an_object_and_before_our_era(connection: duckdb.DuckDBPyConnection) -> None:
