@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from lakeproof.addresses import BUSY_SECONDS, sqlalchemy_uri, sqlite_path, without_password
+from lakeproof.clocks import check_commits
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.rest_client import ANSWER_SECONDS, CONNECT_SECONDS, limit_requests
 from lakeproof.settings import S3Settings, Settings
@@ -77,7 +78,9 @@ def _load(_process: int, properties: tuple[tuple[str, str], ...]) -> "Catalog":
     else:
         own["uri"] = sqlalchemy_uri(own["uri"])
     # `load_catalog` would add what PyIceberg's own file and variables say about a catalog of this name.
-    return AVAILABLE_CATALOGS[CatalogType(own["type"])](CATALOG, own)
+    catalog = AVAILABLE_CATALOGS[CatalogType(own["type"])](CATALOG, own)
+    check_commits(catalog)
+    return catalog
 
 
 _shared = lru_cache(maxsize=4)(_load)

@@ -12,10 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeproof.catalog import CATALOG, database_of, metadata_text, row_of, table_or_none
+from lakeproof.clocks import now_ms, time_text
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.file_io import PlainFileIO
 
@@ -99,8 +99,8 @@ def tag_of(snapshot: Metadata, kept_until_ms: int) -> Metadata:
     age = kept_until_ms - int(snapshot["timestamp-ms"])
     if age < 1:
         raise UsageError(
-            f"Expected a deadline after the snapshot's time, {_time(int(snapshot['timestamp-ms']))}, "
-            f"got {_time(kept_until_ms)}.",
+            f"Expected a deadline after the snapshot's time, {time_text(int(snapshot['timestamp-ms']))}, "
+            f"got {time_text(kept_until_ms)}.",
             "Check the clocks of this machine and of the writers, or use a later deadline.",
         )
     return {"snapshot-id": snapshot["snapshot-id"], "type": "tag", "max-ref-age-ms": age}
@@ -227,12 +227,3 @@ def _change_on_server(
     except (CommitFailedException, CommitStateUnknownException):
         return False
     return True
-
-
-def now_ms() -> int:
-    """Return the current time in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%F %H:%M:%S} UTC"

@@ -57,6 +57,7 @@ from consumer.layers.sinks.files import FileSink
 from consumer.layers.sinks.topic import sink_name
 from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.checkpoint import bronze_query
+from lakeproof.clocks import ClockError
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.gold.product_file import load_products
@@ -354,7 +355,7 @@ class _Erasure:
                 continue
             try:
                 self._forget_in(open_table(spark, name, _QUERY), shared(name))
-            except (Py4JError, PySparkException) as error:
+            except (Py4JError, PySparkException, ClockError) as error:
                 done.remains.append(f"{name}: its snapshots could not be expired: {first_cause(error)}")
 
     @cached_property

@@ -22,6 +22,7 @@ from consumer.iceberg.expire import expire, expiring, remove_orphans
 from consumer.iceberg.jvm import failed_outside, first_cause, is_cancelled, is_missing
 from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, compact, drop_branches, work
 from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.clocks import ClockError
 from lakeproof.contracts import Maintenance
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.holds import held_since, named, references
@@ -170,7 +171,7 @@ def maintain_table(
         done.after = _size(table)
     except NotEqualError as error:
         done.problem = f"A compaction would have changed rows, so it was not published: {error}"
-    except (Py4JError, PySparkException) as error:
+    except (Py4JError, PySparkException, ClockError) as error:
         if is_cancelled(error):  # the stream ends without waiting for maintenance
             log.info("maintenance interrupted", table=name)
             return done

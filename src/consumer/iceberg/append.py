@@ -12,8 +12,8 @@ its answer was lost, it mistakes our own snapshot for another writer's and delet
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,13 +21,15 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import DataFile, Target
-from consumer.iceberg.jvm import MISSING, elements, exception_class, java_class
+from consumer.iceberg.jvm import MISSING, elements, exception_class, is_invalid, java_class
 from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
 from consumer.iceberg.newest import newest_marker, spark_state
 from lakeproof.catalog import CATALOG
+from lakeproof.clocks import check_time, now_ms
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.references import Metadata
 from lakeproof.tables.columns import renamed_columns
@@ -79,7 +81,8 @@ class OpenTable:
 
     def set_property(self, name: str, value: str) -> None:
         """Set a property of the table."""
-        self.loaded.updateProperties().set(name, value).commit()
+        with clock_errors(self):
+            self.loaded.updateProperties().set(name, value).commit()
 
     def metadata(self) -> Metadata:
         """Return all metadata of the table at once: each part of a snapshot would be a call to the JVM."""
@@ -99,7 +102,8 @@ class OpenTable:
 
     def widen(self, wanted: Schema) -> None:
         """Add missing columns, and widen narrower ones."""
-        self.loaded.updateSchema().unionByNameWith(_java_schema(self.spark, wanted)).commit()
+        with clock_errors(self):
+            self.loaded.updateSchema().unionByNameWith(_java_schema(self.spark, wanted)).commit()
 
     def target(self, marker: Marker) -> Target | None:
         """Return the target for data files of the table; None if the table already has the micro-batch."""
@@ -179,6 +183,17 @@ def _java_schema(spark: SparkSession, schema: Schema) -> Any:
     return java_class(spark, "org.apache.iceberg.SchemaParser").fromJson(schema.model_dump_json())
 
 
+@contextmanager
+def clock_errors(table: OpenTable) -> Iterator[None]:
+    """Raise a ClockError where a commit fails because the table's last one was made by a clock that is ahead."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if is_invalid(error):
+            check_time(table.name, table.metadata(), now_ms())
+        raise
+
+
 def append_once(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> bool:
     """Append data files; an append without files is committed, too, for its marker. See :func:`commit_once`."""
 
@@ -199,7 +214,8 @@ def commit_once(table: OpenTable, marker: Marker, change: Change) -> bool:
         if has_done(newest, marker, table.name):
             return False
         try:
-            snapshot = _prepare(transaction, table.query, marker, change)
+            with clock_errors(table):
+                snapshot = _prepare(transaction, table.query, marker, change)
         except Py4JJavaError as error:
             if exception_class(error) in MISSING:
                 raise _gone(table, error.java_exception.getMessage()) from error

@@ -7,7 +7,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from consumer.iceberg.append import ATTEMPTS, OpenTable, quoted
+from consumer.iceberg.append import ATTEMPTS, OpenTable, clock_errors, quoted
 from lakeproof.catalog import CATALOG
 
 
@@ -23,7 +23,8 @@ def expire(table: OpenTable, older_than: datetime) -> None:
     that are not deleted, because the process is killed, are orphans.
     """
     try:
-        _expiry(table, older_than).commit()
+        with clock_errors(table):
+            _expiry(table, older_than).commit()
     except (Py4JError, PySparkException):
         # If the answer to its commit was lost, Iceberg tries again, and fails because the snapshots are gone.
         table.loaded.refresh()

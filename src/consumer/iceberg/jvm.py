@@ -26,6 +26,7 @@ MISSING = (
 """Exceptions for a missing file."""
 
 
+_INVALID = "java.lang.IllegalArgumentException"
 _SPARK = "org.apache.spark.SparkException"
 
 
@@ -80,6 +81,11 @@ def failed_outside(error: Exception) -> bool:
 def is_missing(error: Exception) -> bool:
     """Return whether a file is missing."""
     return any(name in MISSING for name in _exception_classes(error))
+
+
+def is_invalid(error: Exception) -> bool:
+    """Return whether an argument was invalid: so Iceberg calls metadata that it refuses."""
+    return _INVALID in _exception_classes(error)
 
 
 def is_cancelled(error: Exception) -> bool:

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
-from consumer.iceberg.append import ATTEMPTS, OpenTable, commit_prepared, quoted
+from consumer.iceberg.append import ATTEMPTS, OpenTable, clock_errors, commit_prepared, quoted
 from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class
 from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import CATALOG
@@ -166,7 +166,8 @@ def _change_branch(table: OpenTable, name: str, snapshot_id: int | None) -> None
     for left in reversed(range(ATTEMPTS)):
         try:
             manage = table.loaded.manageSnapshots()
-            (manage.removeBranch(name) if snapshot_id is None else manage.createBranch(name, snapshot_id)).commit()
+            with clock_errors(table):
+                (manage.removeBranch(name) if snapshot_id is None else manage.createBranch(name, snapshot_id)).commit()
         except Py4JJavaError as error:
             table.loaded.refresh()
             # After a lost answer, Iceberg tries again and fails because the change has landed. After a commit of

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from lakeproof.references import Metadata, current, now_ms, snapshot_of, tag_of, with_reference
+from lakeproof.clocks import now_ms
+from lakeproof.references import Metadata, current, snapshot_of, tag_of, with_reference
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -3,6 +3,7 @@
 Each one has a test. If a test fails after an upgrade, its message names the module to look at.
 """
 
+import json
 import pickle
 import threading
 import uuid
@@ -22,7 +23,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 
 from consumer.iceberg.append import described
-from consumer.iceberg.jvm import exception_class, first_cause, is_cancelled, java_class
+from consumer.iceberg.jvm import exception_class, first_cause, is_cancelled, is_invalid, java_class
 
 SHADED = "org.apache.iceberg.shaded.org.apache.parquet"
 CLASSES = {
@@ -35,6 +36,7 @@ CLASSES = {
         "org.apache.iceberg.SchemaParser": ["fromJson", "toJson"],
         "org.apache.iceberg.BaseTransaction": ["startMetadata", "currentMetadata", "underlyingOps", "newRowDelta"],
         "org.apache.iceberg.TableMetadata": ["properties", "currentSnapshot", "snapshot"],
+        "org.apache.iceberg.TableMetadataParser": ["toJson"],
         "org.apache.iceberg.TableOperations": ["commit"],
         "org.apache.iceberg.catalog.Catalog": ["tableExists", "createTable"],
         "org.apache.iceberg.catalog.TableIdentifier": ["parse"],
@@ -106,6 +108,7 @@ CLASSES = {
         "org.apache.iceberg.exceptions.CommitStateUnknownException": [],
         "org.apache.iceberg.exceptions.RESTException": [],
         "software.amazon.awssdk.core.exception.SdkException": [],
+        "java.lang.IllegalArgumentException": [],
         "org.apache.spark.SparkException": ["getCondition"],
         "org.apache.spark.sql.classic.SparkSession": ["cloneSession", "setActiveSession"],
         "org.apache.spark.sql.streaming.Trigger": ["RealTime"],
@@ -194,6 +197,22 @@ def test_append_py_is_refused_by_type_where_the_state_has_changed(spark: SparkSe
     assert exception_class(caught.value) == "org.apache.iceberg.exceptions.CommitFailedException"
     table.refresh()
     assert table.properties().get("writer") == str(first.hashCode())
+
+
+@pytest.mark.spark
+def test_append_py_is_refused_by_type_where_the_last_commit_is_in_the_future(spark: SparkSession) -> None:
+    """``TableMetadata`` is built with the time of the commit; an hour before the last one is an invalid argument."""
+    upserts = Upserts(spark)
+    table = upserts.open()
+    metadata = table.metadata()
+    metadata["last-updated-ms"] += 3_600_000
+    parser = java_class(spark, "org.apache.iceberg.TableMetadataParser")
+    operations = table.loaded.operations()
+    operations.commit(operations.current(), parser.fromJson(json.dumps(metadata)))
+    table.loaded.refresh()
+    with pytest.raises((Py4JJavaError, CapturedException)) as caught:
+        table.loaded.updateProperties().set("some", "property").commit()
+    assert is_invalid(caught.value)
 
 
 @pytest.mark.spark
