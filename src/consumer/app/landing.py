@@ -19,7 +19,6 @@ from consumer.iceberg.newest import Standing, standing
 from consumer.layers.base import complete, run
 from consumer.layers.bronze.land import BronzeLayer
 from consumer.layers.bronze.replay import ReplayLayer
-from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.sources.kafka.schema_ids import SchemaIds
 from consumer.sources.registry import SOURCES
 from consumer.sources.source import Held, Source
@@ -124,7 +123,6 @@ class BronzeQuery(Query):
         if self.paused:
             return Paused()
         source, trigger = self._prepared.source, self._trigger
-        warm_up_beside(spark)
         about = {
             "stream": self.stream,
             "landing": source.root,

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from consumer.app.failures import explained
-from consumer.app.following import Following
 from consumer.app.query import LayerQuery
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
-from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.modes.layer import ModeLayer
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.modes import Mode
@@ -28,11 +26,6 @@ class ModeQuery(LayerQuery):
     def prepare(self) -> None:
         """Check that topics, folders and checkpoint fit together."""
         self._mode.resume()
-
-    def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
-        """Start the query."""
-        warm_up_beside(spark)
-        return super().start(spark, bulletin)
 
     def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:
         """Take a micro-batch; check the lease here, too, since messages are set aside before the first commit."""

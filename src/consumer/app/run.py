@@ -8,6 +8,7 @@ from functools import cache, partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from consumer.app.alerts import AlertsQuery
 from consumer.app.application import Query, Started, run_queries
@@ -27,6 +28,7 @@ from consumer.app.trigger import Trigger
 from consumer.asked import Asked, Period
 from consumer.erasure.condition import Condition
 from consumer.layers.bronze.replay import Replay
+from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
 from lakeproof.contracts.model import Removable
@@ -142,14 +144,13 @@ def _run(
     watched: Sequence[str] = (),
 ) -> None:
     """Run queries, and let other programs watch streams or a mode."""
-    start = partial(
-        start_session,
-        settings,
-        f"lakeproof consumer {what}",
-        PLANNING_ONLY,
-        urgent=urgent,
-        weights={each.name: each.weight for each in queries},
-    )
+
+    def start() -> SparkSession:
+        weights = {each.name: each.weight for each in queries}
+        session = start_session(settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent, weights=weights)
+        warm_up_beside(session)  # while the queries find out where to resume
+        return session
+
     try:
         with ExitStack() as around:
             started = list(_watchers(settings, queries, watched, around, trigger))

@@ -86,7 +86,7 @@ def warm_up(spark: SparkSession) -> None:
 
 
 def warm_up_beside(spark: SparkSession) -> None:
-    """Run :func:`warm_up` in the background, beside other work such as planning a query."""
+    """Run :func:`warm_up` in the background, beside other work."""
     Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
 
 
