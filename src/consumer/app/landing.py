@@ -71,6 +71,7 @@ class BronzeQuery(Query):
         self._plan: _Prepared | None = None
         self._held: Lease | None = None
         self._position = ""  # the end of the newest micro-batch
+        self._next: Held[Any] | None = None  # the micro-batch that was begun
         self.stream = stream
         self.name = bronze_query(stream)
         self.lease_name = stream
@@ -137,7 +138,8 @@ class BronzeQuery(Query):
     def look(self, spark: SparkSession) -> bool:
         """Take the next micro-batch of the source; return whether there was one."""
         source, checkpoint = self._prepared.source, self._checkpoint
-        held = source.next(self._position, spark.sparkContext.defaultParallelism)
+        # A look that is repeated takes the same micro-batch: some of its tables may have it.
+        self._next = held = self._next or source.next(self._position, spark.sparkContext.defaultParallelism)
         if held is None:
             return False
         number = checkpoint.begin(*(source.offset(each, held.contract) for each in (held.start, held.end)))
@@ -147,7 +149,7 @@ class BronzeQuery(Query):
             self.paused = error
             raise
         checkpoint.commit()
-        self._position = held.end
+        self._position, self._next = held.end, None
         return True
 
     def take(self, spark: SparkSession, held: Held[Any], checkpoint_id: str, micro_batch_id: int) -> None:

@@ -7,6 +7,7 @@ The driver finds the available offsets. The tasks of a micro-batch read the mess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from time import monotonic, sleep
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -16,7 +17,7 @@ from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost, read_again
 from consumer.sources.source import Held, Source
 from lakeproof.checkpoint import read_checkpoint
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.offsets import Offsets, Range, past_between, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic, are_removed
@@ -29,6 +30,7 @@ from lakeproof.tables.schemas import ensure_message_columns
 # A range is split into pieces for tasks, but not into smaller ones: each piece makes its own files in the tables.
 _OFFSETS_PER_PIECE = 20_000
 _PIECES_PER_CORE = 2
+_AGAIN_SECONDS = 1.0  # between two requests to brokers that are away
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,17 @@ class KafkaSource(Source[OffsetRange]):
         return {"offsets": sum(max(end - start.next(number), 0) for number, end in self._ends.items())}
 
     def next(self, after: str, cores: int) -> Held[OffsetRange] | None:  # noqa: ARG002 - the setting is the limit
-        """Return the next offsets of each partition."""
-        start = Offsets.parse(after)
+        """Return the next offsets of each partition; wait for brokers that are away."""
+        deadline = monotonic() + self._kafka.timeout_seconds
+        while True:
+            try:
+                return self._next(Offsets.parse(after))
+            except UnavailableError:
+                if monotonic() >= deadline:
+                    raise
+                sleep(_AGAIN_SECONDS)
+
+    def _next(self, start: Offsets) -> Held[OffsetRange] | None:
         ends = self._ends_now() if self._ends is None else self._ends
         taken = advanced(start, ends, self._kafka.max_offsets_per_micro_batch)
         return self._begin(start, taken) if taken != start else None

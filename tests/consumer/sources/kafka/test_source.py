@@ -19,7 +19,7 @@ from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
-from consumer.sources.kafka.source import advanced
+from consumer.sources.kafka.source import KafkaSource, advanced
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets, source_name
@@ -213,6 +213,29 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     assert units(lake_settings, "dead_letters") == [(name, 0) for name in bad]
     assert [(row["units"], row["bronze"]) for row in ledger(lake_settings)] == [(2, 1)] * 3
     assert check_hashes(lake_settings) == 6
+
+
+@pytest.mark.parametrize("times", [2, 1000])
+def test_brokers_that_are_away_during_a_run_are_waited_for(
+    take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    topic, check, left = kafka.new_topic(), KafkaSource._check_offsets, times
+    send(kafka, topic, [event(0)])
+
+    def check_offsets(source: KafkaSource, start: Offsets, end: Offsets | None = None) -> dict[int, int]:
+        nonlocal left
+        if end and left:  # a micro-batch is formed
+            left -= 1
+            raise UnavailableError("Kafka is away.", "Start it.")
+        return check(source, start, end)
+
+    monkeypatch.setattr(KafkaSource, "_check_offsets", check_offsets)
+    if times == 2:
+        take(topic)
+    else:
+        with pytest.raises(UnavailableError, match="Kafka is away"):
+            take(topic, LAKE_KAFKA_TIMEOUT_SECONDS=2)
+    assert len(units(lake_settings, "bronze")) == (times == 2)
 
 
 @given(
