@@ -24,6 +24,9 @@ _LOG_BLOCK_BYTES = 32 << 10
 _RECORD_HEADER = struct.Struct("<IHB")
 _LAST_RECORD_TYPE = 4
 _HOUR = 3_600_000_000  # in microseconds; narrower buckets would be too many
+# Buckets ahead of the oldest one; keys of later times are never removed. Enough for a day in buckets of an hour, as
+# where devices send local times as UTC.
+_AHEAD = 26
 _RECORDED = b"progress"
 _REST = "rest"  # the bucket of keys without a usable time
 
@@ -115,7 +118,7 @@ class Buckets:
         """Return the bucket for the time of a key, when no key from before `oldest` counts."""
         if self.width is not None and time is not None and oldest is not None:
             number = time // self.width
-            if number <= oldest // self.width + 2:  # a time far in the future would get its own bucket
+            if number <= oldest // self.width + _AHEAD:
                 return str(number)
         return _REST
 

@@ -65,7 +65,8 @@ def survey(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: C
 
     newest = dict[int, Micros]()
     # At least four times as many bits as rows: less than a quarter of silver's rows with other keys pass.
-    bits = np.zeros(1 << min(31, max(3, (4 * rows_of(bronze)).bit_length())), np.bool_)
+    size = 1 << min(31, max(3, (4 * rows_of(bronze)).bit_length())) if with_keys else 1
+    bits = np.zeros(size, np.bool_)
     for times, hashes in spread_parts(spark, bronze, parts, look):
         _raise(newest, times)
         bits[hashes % len(bits)] = True

@@ -107,6 +107,15 @@ def test_keys_that_the_horizon_has_passed_make_no_buckets(tmp_path: Path, monkey
     index.close()
 
 
+def test_keys_of_local_times_are_removed_too(tmp_path: Path) -> None:
+    index = KeyIndex(tmp_path, HOUR)
+    for hour in range(30):
+        index.add(rows({f"{hour}": (hour + 14) * HOUR}), progress(hour), hour * HOUR)
+    left = find(index, [str(hour) for hour in range(30)], None)
+    assert sorted(map(int, left)) == list(range(14, 30))
+    index.close()
+
+
 def test_it_can_be_cleared(tmp_path: Path) -> None:
     index = KeyIndex(tmp_path, None)
     index.add(rows({"a": 0}), progress(0), 0)
