@@ -10,11 +10,13 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from configparser import RawConfigParser
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from grimp import build_graph
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -430,6 +432,16 @@ def private_names(path: Path) -> set[str]:
                 found.add(text)
     private = {name for name in found if name.startswith("_") and not name.startswith("__")} - DOCUMENTED
     return private | {name for name in found if name.startswith(OF_JAVA)}
+
+
+def test_no_modules_import_each_other():
+    """Imports within functions count, too; those for types alone do not."""
+    graph = build_graph(
+        "lakeproof", "producer", "collector", "consumer", "reader", exclude_type_checking_imports=True, cache_dir=None
+    )
+    imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imported) > 400
+    TopologicalSorter(imported).prepare()  # raises CycleError with a cycle
 
 
 def test_libraries_are_used_beyond_their_interface_in_few_rooms_with_a_contract_test():

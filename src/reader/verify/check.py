@@ -1,8 +1,7 @@
 """Types for checks and their results. Neither the driver nor the report refers to a check by name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,66 +10,16 @@ from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.proofs import Kind, Proof
 from lakeproof.tables.names import stream_tables
+from reader.verify.book.book import Book
+from reader.verify.findings import Finding
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from reader.connect import Session
-    from reader.verify.book.book import Book
-
-SHOWN_EXAMPLES = 5
 
 Show = Callable[[str, int, int], None]
 """Progress callback: description of the step, bytes or offsets done, and their total; 0 and 0 if unknown."""
-
-
-class Status(StrEnum):
-    """Status of a source. If several apply, the first member counts."""
-
-    LOST = "lost"  # a landed unit is in no table, or the ledger has no row for the source
-    DOUBLED = "doubled"  # a row has no unit: its position is duplicate or does not exist, or its source never landed
-    CHANGED = "changed"  # the file was overwritten, or the tables or the ledger differ from the landed bytes
-    ERASED = "erased"  # units were erased and are in the account of removals; tables and ledger agree
-    EXPIRED = "expired"  # the file was removed; tables and ledger agree
-    PENDING = "pending"  # landed, but not consumed yet
-    OK = "ok"  # each landed unit is in exactly one table, once, and the ledger agrees
-
-
-_NO_FAULTS = (Status.ERASED, Status.EXPIRED, Status.PENDING, Status.OK)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A fault of a source or of rows of a table, or the status of a source without a fault."""
-
-    place: str  # name of the source or of the table
-    what: str  # status of the source, or the kind of fault
-    rows: int = 0  # number of rows with the fault; for a partition without one, number of offsets not consumed yet
-    details: tuple[str, ...] = ()  # explanations or examples
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether the finding is a fault."""
-        return self.what not in _NO_FAULTS
-
-
-@dataclass
-class Findings:
-    """Collects findings of tables, with the first examples of each kind."""
-
-    _rows: dict[tuple[str, str], int] = field(default_factory=dict)
-    _examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-
-    def add(self, table: str, what: str, rows: int, examples: Sequence[str]) -> None:
-        """Add a number of rows of a table with the same kind of fault, and examples."""
-        kind = (table, what)
-        self._rows[kind] = self._rows.get(kind, 0) + rows
-        found = self._examples.setdefault(kind, [])
-        found += examples[: SHOWN_EXAMPLES - len(found)]
-
-    def whole(self) -> tuple[Finding, ...]:
-        """Return all findings, sorted by table."""
-        return tuple(Finding(*kind, rows, tuple(self._examples[kind])) for kind, rows in sorted(self._rows.items()))
 
 
 @dataclass(frozen=True)
@@ -128,13 +77,11 @@ class Scope:
     sample: int | None = None  # number of random rows to compare; None for all rows that are read
     receipts: Path | None = None  # file of the collector's receipts
     show: Show = lambda *_: None  # progress callback
-    opened: "Book | None" = None  # the book of proofs, opened once for all checks
+    opened: Book | None = None  # the book of proofs, opened once for all checks
 
     @cached_property
-    def book(self) -> "Book":
+    def book(self) -> Book:
         """The book of proofs; by default one without proofs."""
-        from reader.verify.book.book import Book
-
         return self.opened or Book(self.settings, self.session, self.stream, Kind.ALL)
 
     @cached_property

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from reader.verify.check import Finding, Result, Section, Verification
+    from reader.verify.check import Result, Section, Verification
+from reader.verify.findings import Finding
 
 _NAMED_SOURCES = 20
 

@@ -40,8 +40,8 @@ from lakeproof.tables.schemas import ensure_tables
 from reader.connect import connect
 from reader.page.collect import collect
 from reader.verify.book.book import OTHER_THAN_BOOKED
-from reader.verify.check import Status
 from reader.verify.checks.removals import STILL_THERE
+from reader.verify.findings import Status
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]

@@ -53,7 +53,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError
 from lakeproof.state.proofs import Kind
 from lakeproof.storage.s3 import s3_client
-from reader.verify.check import Status
+from reader.verify.findings import Status
 
 log = structlog.get_logger()
 

@@ -32,7 +32,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
-from reader.verify.check import Finding
+from reader.verify.findings import Finding
 
 pytestmark = pytest.mark.spark
 

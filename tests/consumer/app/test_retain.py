@@ -31,7 +31,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage.local import LocalStorage
 from lakeproof.tables.schemas import ensure_tables
-from reader.verify.check import Status
+from reader.verify.findings import Status
 
 pytestmark = pytest.mark.spark
 

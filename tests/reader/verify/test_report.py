@@ -7,9 +7,10 @@ import pytest
 
 from lakeproof.landing.selection import Ignored
 from lakeproof.state.proofs import Kind, Outcome, Proof
-from reader.verify.check import Finding, Result, Status, Verification
+from reader.verify.check import Result, Verification
 from reader.verify.checks.proof import SECTION as PROOF
 from reader.verify.checks.sources import SECTION, result_of
+from reader.verify.findings import Finding, Status
 from reader.verify.report import ReportFormat, write_report
 
 

@@ -14,7 +14,8 @@ from lakeproof.settings import Settings
 from lakeproof.tables.names import silver_tables
 from reader.cli import app
 from reader.verify import registry
-from reader.verify.check import Check, Findings, Result, Scope, Section
+from reader.verify.check import Check, Result, Scope, Section
+from reader.verify.findings import Findings
 
 # 1. The check, in a module of its own: SQL, and what is wrong.
 

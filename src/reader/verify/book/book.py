@@ -53,7 +53,7 @@ from reader.verify.book.hashes import (
     totals_by_file,
 )
 from reader.verify.book.since import since_views
-from reader.verify.check import SHOWN_EXAMPLES, Findings
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.spans import Span
 from reader.verify.tables.removals import Removals
 

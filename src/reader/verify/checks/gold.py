@@ -15,9 +15,10 @@ from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.settings import Settings
 from lakeproof.tables.names import MARKER, REBUILDING, gold_query, gold_table
 from reader.connect import Session
-from reader.verify.check import Check, Findings, Result, Scope
+from reader.verify.check import Check, Result, Scope
 from reader.verify.checks import products
 from reader.verify.checks.products import rebuild_hint, result_of
+from reader.verify.findings import Findings
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.windows import Taken, Windows
 from reader.verify.silver.content import micros

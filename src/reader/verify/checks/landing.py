@@ -21,7 +21,7 @@ from lakeproof.storage import StoredFile
 from lakeproof.storage.local import local_path
 from lakeproof.tables.names import LANDING_ROOT, MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import count_of
-from reader.verify.check import Check, Finding, Result, Scope, Status
+from reader.verify.check import Check, Result, Scope
 from reader.verify.checks.sources import (
     ROWS_AT_ONCE,
     SECTION,
@@ -32,6 +32,7 @@ from reader.verify.checks.sources import (
     result_of,
     worst_of,
 )
+from reader.verify.findings import Finding, Status
 from reader.verify.landed.files import recount, same_size
 from reader.verify.landed.units import Units
 from reader.verify.landed.values import Sample

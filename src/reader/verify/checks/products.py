@@ -16,7 +16,8 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 from reader.connect import Session
-from reader.verify.check import Finding, Result, Scope, Section
+from reader.verify.check import Result, Scope, Section
+from reader.verify.findings import Finding
 from reader.verify.spans import Span
 from reader.verify.tables.layers import Layer, layer_of, query_state, silver_contract
 

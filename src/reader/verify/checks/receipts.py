@@ -24,7 +24,8 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import are
 from reader.letters import not_closed
-from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
+from reader.verify.check import Check, Result, Scope, Section
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.landed.receipts import read_receipts
 from reader.verify.silver.content import key
 from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, silver_contract

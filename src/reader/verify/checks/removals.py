@@ -2,7 +2,8 @@
 
 from lakeproof.catalog import catalog_errors
 from lakeproof.tables.names import silver_tables
-from reader.verify.check import Check, Findings, Result, Scope, Section
+from reader.verify.check import Check, Result, Scope, Section
+from reader.verify.findings import Findings
 
 STILL_THERE = "rows that were removed, by the account"
 NOT_ACCOUNTED = "rows that are gone, and that no account has"

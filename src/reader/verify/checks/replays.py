@@ -26,8 +26,9 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.wording import count_of
-from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
+from reader.verify.check import Check, Result, Scope, Section
 from reader.verify.checks.sources import columns_of, contracts_of, lost_attempts, replays_of
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.landed.units import complete_units, find_units, salvage
 from reader.verify.landed.unpack import unpack_beginning
 from reader.verify.landed.values import Sample

@@ -22,9 +22,10 @@ from lakeproof.gold.samples import (
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.tables.names import MICRO_BATCH_ID, gold_query, samples_tables
 from reader.connect import Session
-from reader.verify.check import Check, Findings, Result, Scope
+from reader.verify.check import Check, Result, Scope
 from reader.verify.checks import products
 from reader.verify.checks.products import rebuild_hint, result_of
+from reader.verify.findings import Findings
 from reader.verify.gold.compare import FOUND, Key, Value, compare_rows, drop_compared
 from reader.verify.gold.windows import EXPECTED, slices
 from reader.verify.silver.content import micros

@@ -17,7 +17,8 @@ from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, s
 from lakeproof.wording import are
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
-from reader.verify.check import SHOWN_EXAMPLES, Check, Findings, Result, Scope, Section
+from reader.verify.check import Check, Result, Scope, Section
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.compare import SilverComparison
 from reader.verify.silver.verdicts import RecomputedVerdicts

@@ -9,7 +9,8 @@ from lakeproof.history.applied import applied_contracts
 from lakeproof.landing.selection import Ignored
 from lakeproof.tables.names import stream_tables
 from lakeproof.wording import are, count_of
-from reader.verify.check import SHOWN_EXAMPLES, Finding, Result, Scope, Section, Status
+from reader.verify.check import Result, Scope, Section
+from reader.verify.findings import SHOWN_EXAMPLES, Finding, Status
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
 from reader.verify.tables.removals import not_removed

@@ -17,7 +17,7 @@ from lakeproof.settings import Limits
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import are, count_of
 from reader.verify.book.since import messages_again
-from reader.verify.check import Check, Finding, Result, Scope, Status
+from reader.verify.check import Check, Result, Scope
 from reader.verify.checks.sources import (
     ROWS_AT_ONCE,
     SECTION,
@@ -28,6 +28,7 @@ from reader.verify.checks.sources import (
     result_of,
     worst_of,
 )
+from reader.verify.findings import Finding, Status
 from reader.verify.landed.messages import Message, messages
 from reader.verify.landed.units import Units, find_units
 from reader.verify.landed.values import Sample

@@ -9,7 +9,7 @@ from lakeproof.contracts import Contract, PrimitiveType
 from lakeproof.contracts.model import Type
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from reader.connect import Session
-from reader.verify.check import SHOWN_EXAMPLES, Findings
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.gold.sessions import Sessions
 from reader.verify.gold.windows import END, EXPECTED, START, Taken, Windows, key_columns, measure_columns
 from reader.verify.silver.content import microseconds

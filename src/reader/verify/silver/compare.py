@@ -25,7 +25,7 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from reader.connect import Session
-from reader.verify.check import SHOWN_EXAMPLES, Findings
+from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.content import comparable, entries, event_time, microseconds
 from reader.verify.silver.verdicts import EXPECTED, VERDICT

@@ -22,7 +22,7 @@ from lakeproof.tables.names import (
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
 from reader.verify.book.since import sources_since
-from reader.verify.check import SHOWN_EXAMPLES
+from reader.verify.findings import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import KNOWN, Replays

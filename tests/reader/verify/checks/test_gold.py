@@ -30,9 +30,10 @@ from lakeproof.tables.schemas import gold_schema
 from reader.cli import app
 from reader.connect import connect
 from reader.summary import print_summary
-from reader.verify.check import Finding, Result, Scope
+from reader.verify.check import Result, Scope
 from reader.verify.checks import gold as gold_module
 from reader.verify.checks.products import result_of
+from reader.verify.findings import Finding
 
 TABLE = "gold.activity"
 CONTRACTS = Path(__file__).parents[4] / "contracts"

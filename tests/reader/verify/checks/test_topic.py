@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.topic import Extent
-from reader.verify.check import Status, Verification
+from reader.verify.check import Verification
 from reader.verify.checks.sources import SECTION, result_of
 from reader.verify.checks.topic import Range, _gaps, _judge, _taken
+from reader.verify.findings import Status
 
 START = Offsets.of("t", {0: 20})
 

@@ -23,7 +23,7 @@ from lakeproof.gold.model import Product
 from lakeproof.gold.product_file import parse_product
 from lakeproof.tables.schemas import bronze_schema, gold_schema
 from reader.connect import Session
-from reader.verify.check import Finding, Findings
+from reader.verify.findings import Finding, Findings
 from reader.verify.gold import windows as windows_module
 from reader.verify.gold.compare import compare_gold
 from reader.verify.gold.windows import Taken, Windows

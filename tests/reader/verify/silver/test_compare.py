@@ -27,8 +27,9 @@ from tests.reader.verify.silver.tables import (
 )
 
 from lakeproof.contracts import Contract, Silver, SilverStrategy, load_contract
-from reader.verify.check import Findings, Result
+from reader.verify.check import Result
 from reader.verify.checks.silver import compare_silver
+from reader.verify.findings import Findings
 from reader.verify.silver import verdicts
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")

@@ -32,8 +32,9 @@ from lakeproof.contracts import (
 from lakeproof.tables.names import silver_tables
 from lakeproof.tables.schemas import bronze_schema
 from reader.connect import Session
-from reader.verify.check import Findings, Result
+from reader.verify.check import Result
 from reader.verify.checks.silver import compare_silver
+from reader.verify.findings import Findings
 from reader.verify.silver.content import content, event_time, key
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
