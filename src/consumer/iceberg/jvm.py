@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.java_gateway import JavaMember
+from py4j.protocol import STATIC_PREFIX, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -35,6 +36,16 @@ def java_class(spark: SparkSession, name: str) -> Any:
     # `jvm.org.apache.iceberg` would look up each part of the name, and the JVM would search for it in all jars, in each
     # package that PySpark imports.
     return getattr(spark._jvm, name)
+
+
+def static_method(spark: SparkSession, name: str, method: str) -> Any:
+    """Return a static method of a class that may also have a method of this name for its objects.
+
+    As an attribute of the class, Py4J says that it does not exist if the JVM lists the other method first, in an order
+    that may change from start to start.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    return JavaMember(method, None, STATIC_PREFIX + name, gateway._gateway_client)
 
 
 def elements(collection: Any) -> list[Any]:

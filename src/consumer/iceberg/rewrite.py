@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from consumer.iceberg.append import ATTEMPTS, OpenTable, clock_errors, commit_prepared, quoted
-from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class
+from consumer.iceberg.jvm import elements, exception_class, first_cause, java_class, static_method
 from consumer.iceberg.memory import MEMORY
 from lakeproof.catalog import CATALOG
 from lakeproof.tables.names import MICRO_BATCH_ID
@@ -270,7 +270,7 @@ def _staged(table: OpenTable, tasks: list[Any]) -> Iterator[DataFrame]:
     """Provide the rows of scan tasks, in the way that Iceberg's own action reads the files that it rewrites."""
     named, name = partial(java_class, table.spark), uuid.uuid4().hex
     manager = named("org.apache.iceberg.spark.ScanTaskSetManager").get()
-    tables = named("org.apache.iceberg.spark.SparkTableCache").get()
+    tables = static_method(table.spark, "org.apache.iceberg.spark.SparkTableCache", "get")()
     staged = named("java.util.ArrayList")()
     for task in tasks:
         staged.add(task)

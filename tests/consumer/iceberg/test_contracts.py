@@ -7,6 +7,8 @@ import json
 import pickle
 import threading
 import uuid
+from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, GreaterThan, GreaterThanOrEqual
 from pyiceberg.table import Table
@@ -23,7 +25,7 @@ from pyspark.sql import SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 
 from consumer.iceberg.append import described
-from consumer.iceberg.jvm import exception_class, first_cause, is_cancelled, is_invalid, java_class
+from consumer.iceberg.jvm import exception_class, first_cause, is_cancelled, is_invalid, java_class, static_method
 
 SHADED = "org.apache.iceberg.shaded.org.apache.parquet"
 CLASSES = {
@@ -129,6 +131,29 @@ def test_a_class_of_the_jvm_has_the_methods(spark: SparkSession, module: str, na
     methods = {method.getName() for method in found.getMethods()}
     missing = set(CLASSES[module][name]) - methods
     assert not missing, f"consumer/iceberg/{module} relies on methods of {name}"
+
+
+@pytest.mark.spark
+def test_methods_that_py4j_may_not_find_are_called_without_a_look(spark: SparkSession) -> None:
+    """Py4J takes the first method of a name, in any order, so a name should not have static and other methods."""
+    modifiers = java_class(spark, "java.lang.reflect.Modifier")
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    ambiguous = set()
+    for name, methods in {name: methods for each in CLASSES.values() for name, methods in each.items()}.items():
+        forms = defaultdict[str, set[bool]](set)
+        for method in java_class(spark, "java.lang.Class").forName(name, False, loader).getMethods():
+            forms[method.getName()].add(modifiers.isStatic(method.getModifiers()))
+        ambiguous |= {f"{name}.{method}" for method in methods if len(forms[method]) > 1}
+    assert ambiguous == {"org.apache.iceberg.spark.SparkTableCache.get"}  # by `static_method`
+
+
+@pytest.mark.spark
+def test_jvm_py_calls_a_static_method_whatever_other_method_has_its_name(spark: SparkSession) -> None:
+    """``Integer`` has `hashCode` in both forms."""
+    with suppress(Py4JError):  # with some orders of methods, Py4J finds it
+        assert java_class(spark, "java.lang.Integer").hashCode(3) == 3
+    assert static_method(spark, "java.lang.Integer", "hashCode")(3) == 3
+    assert static_method(spark, "org.apache.iceberg.spark.SparkTableCache", "get")().size() == 0
 
 
 @pytest.mark.spark
