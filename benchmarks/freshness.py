@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.flat_figures import percentile
-from benchmarks.freshness_figures import STEPS, Journey, commits, durations, journeys, mean, read_notes
+from benchmarks.freshness_figures import STEPS, Journey, commits, journeys, mean, read_notes
 from benchmarks.freshness_lander import RECORDS
 from benchmarks.freshness_load import PAUSE_SECONDS, Load, run_load
 from benchmarks.harness import (
@@ -98,8 +98,7 @@ def _load(folder: Path, minio: Minio, files: int) -> dict[str, float]:
     environment = clean_environment(folder) | minio.lake(_BUCKET)
     consumed = folder / "consumed"
     with run_program("benchmarks.freshness_consumer", folder, environment, consumed) as consumer:
-        # The consumer is ready once it has appended its first micro-batch, which is empty.
-        wait_for(lambda: any("micro_batch" in note for note in read_notes(consumed)), [consumer])
+        wait_for(lambda: bool(read_notes(consumed)), [consumer])  # it has looked for files
         seconds = files / _FILES_PER_SECOND
         load = Load("benchmarks.freshness_lander", "landed", (files, _FILES_PER_SECOND), seconds, files)
         return run_load(folder, environment, consumer, ("MinIO", minio.pid), load)
@@ -119,7 +118,6 @@ def _journeys_table(warm: Sequence[Journey], every: Sequence[Journey]) -> Table:
 def _triggers_table(consumed: Sequence[dict[str, Any]], polls: Sequence[dict[str, Any]]) -> Table:
     warm = consumed[len(consumed) // 10 :]
     parts = {f"commit of {name.replace('_', ' ')}": values for name, values in commits(warm).items()}
-    parts |= {f"Spark: {name}": values for name, values in sorted(durations(warm).items())}
     parts |= {"a poll of DuckDB": [poll["at"] - poll["began"] for poll in polls[len(polls) // 10 :]]}
     rows = [
         [name, f"{mean(values):.3f}", f"{percentile(values, 0.5):.3f}", f"{percentile(values, 0.99):.3f}"]

@@ -1,8 +1,8 @@
 """``consumer run events`` until SIGTERM, which records the time at the end of each step of each micro-batch.
 
-Run as ``python -m benchmarks.freshness_consumer NOTES``. A line of the notes is either ``{"micro_batch": id, "began",
-"planned", "judged", "bronze", "dead_letters", "ledger"}``, in seconds since 1970, or ``{"progress": ...}``, Spark's
-progress of a trigger. An empty micro-batch has the number -1.
+Run as ``python -m benchmarks.freshness_consumer NOTES``. The first line of the notes is ``{"looked": seconds}``, once
+the query has looked for files; each other one is ``{"micro_batch": id, "began", "planned", "judged", "bronze",
+"dead_letters", "ledger"}``. All times are in seconds since 1970.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql import SparkSession
 
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
@@ -26,7 +26,6 @@ from lakeproof.settings import load_settings
 from lakeproof.tables.names import stream_tables
 
 _STREAM = "events"
-_EMPTY = -1
 
 
 def main() -> None:
@@ -36,45 +35,32 @@ def main() -> None:
     with Path(sys.argv[1]).open("w", buffering=1) as notes:
         _time_steps(notes)
         spark = start_session(settings, "benchmark: freshness", PLANNING_ONLY)
-        spark.streams.addListener(_Progress(notes))
         run_queries(settings, [BronzeQuery(settings, _STREAM, Trigger())], lambda: spark, available_now=False)
         spark.stop()
-
-
-class _Progress(StreamingQueryListener):
-    def __init__(self, notes: TextIO) -> None:
-        self._notes = notes
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
-        pass
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        progress = json.loads(event.progress.json)
-        kept = {name: progress[name] for name in ("batchId", "timestamp", "durationMs", "numInputRows")}
-        print(json.dumps({"progress": kept}), file=self._notes)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
 
 
 def _time_steps(notes: TextIO) -> None:
     names = stream_tables(_STREAM)
     steps = {names.bronze: "bronze", names.dead_letters: "dead_letters", names.ledger: "ledger"}
     current: dict[str, float] = {}
-    process = BronzeQuery.process
+    look, take, has_looked = BronzeQuery.look, BronzeQuery.take, False
 
-    def timed_process(self: BronzeQuery, rows: Any, micro_batch_id: int) -> None:
+    def timed_look(self: BronzeQuery, spark: SparkSession) -> bool:
+        nonlocal has_looked
+        took = look(self, spark)
+        if not has_looked:
+            print(json.dumps({"looked": time.time()}), file=notes)
+            has_looked = True
+        return took
+
+    def timed_take(*arguments: Any) -> None:
         current.clear()
-        current.update(micro_batch=_EMPTY, began=time.time())
-        process(self, rows, micro_batch_id)
+        current["began"] = time.time()
+        take(*arguments)
         print(json.dumps(current), file=notes)
 
     def timed_write_judged(*arguments: Any) -> Any:
         current["planned"] = time.time()
-        # The number in the tables; Spark numbers micro-batches differently.
         current["micro_batch"] = next(each.batch.id for each in arguments if isinstance(each, Task))
         written = write_judged(*arguments)
         current["judged"] = time.time()
@@ -85,7 +71,8 @@ def _time_steps(notes: TextIO) -> None:
         current[steps[table.name]] = time.time()
         return appended
 
-    BronzeQuery.process = timed_process  # type: ignore[method-assign]
+    BronzeQuery.look = timed_look  # type: ignore[method-assign]
+    BronzeQuery.take = timed_take  # type: ignore[method-assign]
     vars(land).update(write_judged=timed_write_judged)
     vars(base).update(append_once=timed_append_once)
 

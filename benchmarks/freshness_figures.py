@@ -20,7 +20,7 @@ class Journey:
     landed
         Time when the file was complete, in seconds since 1970.
     waiting
-        Until Spark passes on the micro-batch: the previous trigger, the trigger's interval, listing, offsets.
+        Until the micro-batch is formed: the previous one, the trigger's interval, listing, the landing log.
     planning
         Until the tasks start: contract, names of the files, contents of the tables.
     judging
@@ -75,17 +75,6 @@ def journeys(
         batch = batches[micro_batch]
         moments = [file["at"], batch["began"], batch["planned"], batch["judged"], batch["bronze"], at]
         found.append(Journey(file["at"], *(end - begin for begin, end in pairwise(moments))))
-    return found
-
-
-def durations(consumed: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-    """Return Spark's own times of the triggers with rows, in seconds, by name."""
-    found: dict[str, list[float]] = {}
-    for note in consumed:
-        progress = note.get("progress")
-        if progress and progress["numInputRows"]:
-            for name, milliseconds in progress["durationMs"].items():
-                found.setdefault(name, []).append(milliseconds / 1000)
     return found
 
 

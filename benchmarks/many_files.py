@@ -12,8 +12,8 @@ _SMALL, _LARGE, _MICRO_BATCHES = 10, 100, 10
 ABOUT = [
     f"Files of {RECORDS} records on the local disk go to bronze. `LAKE_MAX_FILES_PER_MICRO_BATCH` is the number of "
     "files of a micro-batch; by default, it is 10,000. All files have landed before the consumer starts, so the first "
-    "trigger lists them all and records them in the landing log. *Trigger* is what Spark's streaming query reports for "
-    "the whole micro-batch; *compute* and *commit* are lakeproof's parts of it. Memory is the highest resident memory "
+    "look lists them all and records them in the landing log. *Trigger* is the whole micro-batch, from the look for it "
+    "to its record in the checkpoint; *compute* and *commit* are parts of it. Memory is the highest resident memory "
     "since the start.",
 ]
 

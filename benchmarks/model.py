@@ -79,7 +79,7 @@ ABOUT = [
     "*List*: all of a landing zone for the first time, and into the landing log; *list again*: a sweep that finds "
     "nothing new; *list recent*: what a trigger does. *Plan*: read the landing log, divide files among tasks, pickle "
     "them. *Read*, *judge*, *write*: a task of bronze, in one process. *Ledger*: its rows and their file. *Trigger*: "
-    "what Spark's streaming query adds to a micro-batch, elapsed. *Schedule*: tasks that do nothing, "
+    "what the query of bronze adds to a micro-batch, elapsed. *Schedule*: tasks that do nothing, "
     "without the threads that run them. *Commit*: one append to one table. *Look up*: rows of silver that are "
     "searched for keys. *Driver*: its Python and JVM; *tasks*: Spark's Python workers.",
 ]

@@ -159,7 +159,7 @@ class Model:
     """The pipeline."""
 
     layers: Mapping[str, LayerModel]  # bronze first
-    trigger: Cost  # added by Spark's streaming query to a micro-batch of bronze
+    trigger: Cost  # added by the query to a micro-batch of bronze
     task: float  # driver's time for one more task
     commit: Cost  # to one table
     look_up: float  # task time for one more remembered row

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from benchmarks.rss import MemoryWatch
 from benchmarks.sides.counts import count
-from benchmarks.sides.progress import ProgressListener
+from benchmarks.sides.looks import timed_looks
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
@@ -38,31 +38,26 @@ def main() -> None:
     with MemoryWatch(os.getpid()) as memory:
         spark = start_session(settings, "benchmark: many files", PLANNING_ONLY)
         reports: list[dict[str, Any]] = []
-        spark.streams.addListener(ProgressListener(lambda progress: reports.append(_report(progress, memory))))
         began = time.perf_counter()
-        with capture_logs() as logged:
+        with capture_logs() as logged, timed_looks(lambda seconds: reports.append(_report(seconds, memory))):
             query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
             run_queries(settings, [query], lambda: spark, available_now=True)
         seconds = time.perf_counter() - began
         taken = [line for line in logged if line["event"] == "micro-batch"]
-        deadline = time.monotonic() + 30
-        while len(reports) < len(taken) and time.monotonic() < deadline:
-            time.sleep(0.05)  # Spark reports progress from its own thread
     spark.stop()
     found = [
         {"files": line["files"], "seconds": line["seconds"], **line["phases"], **report}
-        for line, report in zip(taken, reports[-len(taken) :], strict=True)  # a new checkpoint starts with an empty one
+        for line, report in zip(taken, reports, strict=True)
     ]
     head = LandingLog(settings.state.database, STREAM).head()
     counts = count(settings, bronze=f"bronze.{STREAM}", ledger=f"ledger.{STREAM}")
     print(json.dumps({"seconds": seconds, "landed": head.seq, "micro_batches": found} | counts))
 
 
-def _report(progress: Any, memory: MemoryWatch) -> dict[str, Any]:
-    """Return what Spark reports of a micro-batch, with the peaks of memory until then."""
-    took, peak = dict(progress.durationMs), memory.peak
-    mib = {"driver_mib": peak.driver, "jvm_mib": peak.jvm, "workers_mib": peak.workers}
-    return {"trigger": took["triggerExecution"] / 1000, "spark": took, **mib}
+def _report(seconds: float, memory: MemoryWatch) -> dict[str, Any]:
+    """Return the time of a micro-batch, from the look for it to its record, with the peaks of memory until then."""
+    peak = memory.peak
+    return {"trigger": seconds, "driver_mib": peak.driver, "jvm_mib": peak.jvm, "workers_mib": peak.workers}
 
 
 def _land(root: Path, files: int) -> None:

@@ -1,8 +1,8 @@
 """Micro-batches of bronze, silver and gold of several sizes, one after another, with a number of cores.
 
 Run as a side: ``python -m benchmarks.sides.model_layers CORES FILES [stream]``. Micro-batches are processed as in the
-consumer, by the engine of the layers. With `stream`, Spark's streaming query processes those of bronze, and the
-samples have the time that it adds to them.
+consumer, by the engine of the layers. With `stream`, the query of bronze processes its micro-batches, and the samples
+have the time that it adds to them.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 from benchmarks.harness import ROOT
 from benchmarks.model_inputs import LARGE, SMALL, Round, cut, large_rounds, linked, small_rounds
-from benchmarks.sides.progress import ProgressListener
+from benchmarks.sides.looks import timed_looks
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
@@ -185,31 +185,23 @@ def _rounds(
 
 
 def _triggers(settings: Settings, spark: SparkSession, backlog: Iterator[Path], files: int) -> Iterator[dict[str, Any]]:
-    """Measure the time that Spark's streaming query adds to a micro-batch, from the log and Spark's progress."""
-    progress: list[Any] = []
-    spark.streams.addListener(ProgressListener(progress.append))
+    """Measure the time that a query adds to a micro-batch."""
     landing = Path(settings.landing.uri.removeprefix("file://")) / STREAM
     for number, each in enumerate([Round(8, SMALL), *small_rounds(files)]):
         linked(backlog, landing / f"{number:03d}", each.files)
-        progress.clear()
-        with capture_logs() as logged:
+        looks = list[float]()
+        with capture_logs() as logged, timed_looks(looks.append):
             query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
             run_queries(settings, [query], lambda: spark, available_now=True)
         took = [line for line in logged if line["event"] == "micro-batch"]
-        deadline = time.monotonic() + 10
-        while not progress and time.monotonic() < deadline:
-            time.sleep(0.05)  # Spark reports progress from its own thread
-        if len(took) != 1 or not progress:
-            raise AssertionError(f"{len(took)} micro-batches, and {len(progress)} reports of Spark's for {each}.")
-        # A new checkpoint starts with an empty micro-batch.
-        milliseconds = max((dict(one.durationMs) for one in progress), key=lambda each: each["triggerExecution"])
+        if not len(took) == len(looks) == 1:
+            raise AssertionError(f"{len(took)} micro-batches in {len(looks)} looks for {each}.")
         if number:
             yield {
                 "layer": "trigger",
                 "files": each.files,
                 "held_out": each.held_out,
-                "wall": milliseconds["triggerExecution"] / 1000 - took[0]["seconds"],
-                "spark": milliseconds,
+                "wall": looks[0] - took[0]["seconds"],
             }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.freshness_figures import Journey, commits, durations, journeys, read_notes
+from benchmarks.freshness_figures import Journey, commits, journeys, read_notes
 from benchmarks.freshness_kafka import ages
 
 from lakeproof.kafka.offsets import source_name
@@ -15,8 +15,6 @@ LANDED = [{"name": "a", "due": 0.0, "at": 1.0}, {"name": "b", "due": 2.0, "at": 
 CONSUMED: list[dict[str, Any]] = [
     {"micro_batch": 0, "began": 0.1, "planned": 0.2, "judged": 0.3, "bronze": 0.4, "dead_letters": 0.5, "ledger": 0.6},
     {"micro_batch": 1, "began": 3.0, "planned": 3.5, "judged": 4.5, "bronze": 5.0, "dead_letters": 5.5, "ledger": 6.5},
-    {"progress": {"batchId": 1, "numInputRows": 2, "durationMs": {"addBatch": 3500}}},
-    {"progress": {"batchId": 2, "numInputRows": 0, "durationMs": {"addBatch": 1}}},
 ]
 POLLS = [{"began": 4.0, "at": 4.1, "seen": []}, {"began": 5.1, "at": 5.25, "seen": [["a", 1, 100], ["b", 1, 100]]}]
 
@@ -38,10 +36,6 @@ def test_the_steps_of_a_file_make_up_its_time() -> None:
 def test_a_file_that_was_not_seen_whole_and_once_is_an_error(seen: list[list[Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         journeys(LANDED, CONSUMED, [{"began": 5.1, "at": 5.25, "seen": seen}], 100)
-
-
-def test_triggers_without_rows_do_not_count() -> None:
-    assert durations(CONSUMED) == {"addBatch": [3.5]}
 
 
 def test_each_commit_counts_from_the_end_of_the_one_before() -> None:
