@@ -98,10 +98,7 @@ def read_checkpoint(
 
 
 class CheckpointWriter:
-    """Records the micro-batches of a query in its checkpoint: each one before it begins, and once it is done.
-
-    The query has its lease, so that nothing else writes here.
-    """
+    """Records the micro-batches of a query in its checkpoint: each one before it begins, and once it is done."""
 
     def __init__(self, settings: Settings, query: str, parse: Callable[[str], object]) -> None:
         self._root = encoded(checkpoint_folder(settings, query))
@@ -128,25 +125,34 @@ class CheckpointWriter:
     def begin(self, start: str, end: str) -> int:
         """Record that a micro-batch between two offsets begins; return its number.
 
-        A micro-batch that was begun and is not in the tables is replaced.
+        A micro-batch that was begun and is not in the tables is replaced. No other one is: a consumer that was taken
+        over while it was suspended would make the checkpoint unlike the tables.
         """
         if not self._is_committed and self._parse(start) == self._end:  # only this commit was missing
             self.commit()
+        write = self._storage.write_new if self._is_committed else self._storage.replace
         self._newest += self._is_committed
         self._end, self._is_committed = self._parse(end), False
         notes = {"batchWatermarkMs": 0, "batchTimestampMs": time.time_ns() // 1_000_000, "conf": {}}
-        self._write("offsets", json.dumps(notes), end)
+        try:
+            write(*self._file("offsets", json.dumps(notes), end))
+        except FileExistsError as error:
+            raise LakeproofError(
+                f"The checkpoint {self._root} has a micro-batch {self._newest} already: another consumer writes to it.",
+                "Run only one consumer of a stream.",
+            ) from error
         return self._newest
 
     def commit(self) -> None:
         """Record that the newest micro-batch is done."""
-        self._write("commits", json.dumps({"nextBatchWatermarkMs": 0}))
+        self._storage.replace(*self._file("commits", json.dumps({"nextBatchWatermarkMs": 0})))
         self._is_committed = True
         if self._newest % _KEPT == 0:
             self._remove_old()
 
-    def _write(self, folder: str, *lines: str) -> None:
-        self._storage.replace(f"{self._root}/{folder}/{self._newest}", "\n".join(["v1", *lines]).encode())
+    def _file(self, folder: str, *lines: str) -> tuple[str, bytes]:
+        """Return the address and the content of the newest micro-batch's file in a folder."""
+        return f"{self._root}/{folder}/{self._newest}", "\n".join(["v1", *lines]).encode()
 
     def _remove_old(self) -> None:
         for file in list(self._storage.list()):

@@ -126,6 +126,17 @@ def test_a_micro_batch_of_which_only_the_commit_was_missing_is_committed(setting
     assert read_checkpoint(settings, QUERY) == Checkpoint(at(20), at(30), committed=False)
 
 
+def test_a_writer_that_was_taken_over_replaces_nothing(settings: Settings) -> None:
+    suspended = writer(settings)
+    suspended.begin(offset(0), offset(10))
+    suspended.commit()
+    other = writer(settings)
+    other.begin(offset(10), offset(30))
+    with pytest.raises(LakeproofError, match="has a micro-batch 1 already"):
+        suspended.begin(offset(10), offset(20))
+    assert read_checkpoint(settings, QUERY) == Checkpoint(at(10), at(30), committed=False)
+
+
 def test_only_the_newest_micro_batches_stay(lake_settings: Settings) -> None:
     running = writer(lake_settings)
     for number in range(201):

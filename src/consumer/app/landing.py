@@ -142,6 +142,7 @@ class BronzeQuery(Query):
         self._next = held = self._next or source.next(self._position, spark.sparkContext.defaultParallelism)
         if held is None:
             return False
+        self._lease.check()
         number = checkpoint.begin(*(source.offset(each, held.contract) for each in (held.start, held.end)))
         try:
             self.take(spark, held, checkpoint.id, number)
@@ -154,10 +155,8 @@ class BronzeQuery(Query):
 
     def take(self, spark: SparkSession, held: Held[Any], checkpoint_id: str, micro_batch_id: int) -> None:
         """Judge and append a micro-batch, unless that has been done."""
-        if self._held is None:
-            raise RuntimeError("A query is resumed before it is started.")
         layer = self._prepared.layer
-        run(layer, spark, layer.landed(held, checkpoint_id, micro_batch_id), self._held)
+        run(layer, spark, layer.landed(held, checkpoint_id, micro_batch_id), self._lease)
         self.micro_batches += 1
 
     def explain(self, error: Exception) -> LakeproofError:
@@ -214,6 +213,12 @@ class BronzeQuery(Query):
     def _resume(self, catalog: Catalog, source: Source[Any]) -> None:
         accounted = self._standing(catalog, source).accounted
         self._position = source.resume(catalog.load_table(stream_tables(self.stream).ledger), accounted)
+
+    @property
+    def _lease(self) -> Lease:
+        if self._held is None:
+            raise RuntimeError("A query is resumed before it is started.")
+        return self._held
 
     @property
     def _prepared(self) -> _Prepared:

@@ -73,9 +73,7 @@ class ReplayQuery(BronzeQuery):
 
     def start(self, spark: SparkSession, bulletin: Bulletin) -> Following:
         """Start the replay. It is finished once each dead letter was tried."""
-        prepared, held = self._prepared, self._held
-        if held is None:
-            raise RuntimeError("A query is resumed before it is started.")
+        prepared, held = self._prepared, self._lease
 
         def look(session: SparkSession) -> bool:
             letters = prepared.replaying.next(session, prepared.contract.digest)
