@@ -155,6 +155,7 @@ def _samples(
         problems.report(("alerts",), message, "Set anomalyBelow or anomalyAbove in the contract.")
     if window is None or every is None or device is None or value is None or event_time is None:
         return None
+    problems.read(_check_key, contract, [device.name, event_time.name, value.name])
     return Samples(
         name=document.name,
         stream=contract.stream,
@@ -207,6 +208,19 @@ def _event_time(contract: Contract) -> Field:
         message = f"the event time of {contract.stream} is {contract.event_time}, which cannot be a column of samples."
         raise ContractError(place, message, "Use a stream whose event time is a field outside of objects.")
     return found
+
+
+def _check_key(contract: Contract, reading: Sequence[str]) -> None:
+    """Check that silver has each reading once: samples and detectors do not tell equal readings apart."""
+    others = [name for name in contract.primary_key if name not in reading]
+    if others:
+        device, time, value = reading
+        message = (
+            f"the primary key of {contract.stream} has {', '.join(others)}, so silver can have the same reading "
+            f"({device}, {time}, {value}) in several rows."
+        )
+        hint = f"Make {device} and {time} the primary key in the contract, with or without {value}."
+        raise ContractError(("silver",), message, hint)
 
 
 def _detectors(document: _Detectors, problems: Problems) -> Detectors:

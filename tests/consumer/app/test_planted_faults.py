@@ -52,9 +52,9 @@ schema:
   - name: readings
     logicalType: object
     properties:
-      - {name: id, logicalType: string, required: true, primaryKey: true, primaryKeyPosition: 1}
-      - {name: device, logicalType: string, required: true}
-      - {name: at, logicalType: timestamp, required: true}
+      - {name: id, logicalType: string, required: true}
+      - {name: device, logicalType: string, required: true, primaryKey: true, primaryKeyPosition: 1}
+      - {name: at, logicalType: timestamp, required: true, primaryKey: true, primaryKeyPosition: 2}
       - name: level
         logicalType: number
         physicalType: double
@@ -126,7 +126,7 @@ GROUPS: dict[str, dict[str, tuple[str, Any, set[str]]]] = {
             {"wrong winner", "missing: should be a conflict", "several rows of one record"},
         ),
         "silver.readings_late": (
-            "device",
+            "id",
             "other",
             {"differs from its row in bronze", "missing: should be late", "several rows of one record"},
         ),

@@ -1,5 +1,6 @@
 """The file of a product of samples: valid contents, and error messages for its author."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -115,6 +116,32 @@ def test_a_contract_that_does_not_fit(old: str, new: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         samples("device: device_id", "device: detector" if "detector" in new else "device: device_id", contract)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [
+        (("device_id", "event_time", "sensor_freq"), ""),
+        (("device_id", "event_time"), ""),
+        (("device_id",), ""),
+        (("reading_id",), "the primary key of sensors has reading_id, so silver can have the same reading"),
+        (("device_id", "event_time", "reading_id"), "(device_id, event_time, sensor_freq) in several rows"),
+    ],
+)
+def test_a_reading_must_be_in_one_row_of_silver(key: tuple[str, ...], refused: str) -> None:
+    contract = re.sub(r" *primaryKey.*\n", "", CONTRACT)
+    contract += "      - name: reading_id\n        logicalType: string\n        required: true\n"
+    for place, name in enumerate(key, 1):
+        keyed = f"name: {name}\n        primaryKey: true\n        primaryKeyPosition: {place}\n"
+        contract = contract.replace(f"name: {name}\n", keyed)
+    if not refused:
+        samples(contract=contract)
+        return
+    with pytest.raises(UsageError) as caught:
+        samples(contract=contract)
+    assert "sensor_samples.yaml:3:" in str(caught.value)
+    assert refused in str(caught.value)
+    assert "Make device_id and event_time the primary key in the contract" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 from consumer.iceberg.data_files import field_at
 from consumer.iceberg.memory import ROWS
 from lakeproof.contracts.rules.expression import Column, Expression
+from lakeproof.contracts.rules.types import MAX_DIGITS
+from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Aggregate, Measure, Product
 from lakeproof.judge.judged import arrow_type
 from lakeproof.judge.rule_checks import evaluate
@@ -79,6 +82,9 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
     keys = key_names(product)
     if not product.window.session:
         rows = rows.append_column(END, pc.add(rows[START], micros(product.window.size)))
+    for index, measure in enumerate(product.measures):
+        if measure.aggregate is Aggregate.SUM:
+            _check_sum(rows.select([START, END, *keys, _value(index)]), measure, product)
     ranked = {index: _Ranked.of(rows, index, each) for index, each in enumerate(product.measures) if each.order}
     for index, each in ranked.items():
         rows = rows.set_column(rows.column_names.index(_value(index)), _value(index), each.ranks)
@@ -94,6 +100,29 @@ def aggregated(rows: pa.Table, product: Product, updated_at: datetime) -> pa.Tab
         found[measure.name] = _result(measure, ranked[index].values_at(values) if index in ranked else values)
     found[UPDATED_AT] = pa.repeat(pa.scalar(updated_at, _TIMESTAMP), grouped.num_rows)
     return pa.table(found)
+
+
+def _check_sum(rows: pa.Table, measure: Measure, product: Product) -> None:
+    """Refuse a sum that can have more than 38 digits at some point: Arrow would wrap silently.
+
+    The values are added without their signs. So the result depends neither on the order of the rows, in which DuckDB
+    may exceed its type and then come back, nor on how the rows are spread over tasks.
+    """
+    *group, value = rows.column_names
+    kind: Any = rows.schema.field(value).type
+    if rows.num_rows * 10**kind.precision <= 10**MAX_DIGITS:  # true for all but millions of values of many digits
+        return
+    sizes = pc.abs(rows[value]).cast(pa.decimal256(kind.precision, kind.scale))
+    sums = rows.set_column(len(group), value, sizes).group_by(group).aggregate([(value, "sum")])
+    largest = pc.max(sums[f"{value}_sum"]).as_py()
+    if largest is not None and largest >= Decimal(1).scaleb(MAX_DIGITS - kind.scale):
+        raise LakeproofError(
+            f"The measure {measure.name} of {product.name} has more than {MAX_DIGITS} digits in a window: its values "
+            f"sum up to {largest:.3E}, without their signs.",
+            f"Use smaller windows or more keys in {product.name}.yaml, or leave out extreme values, like "
+            "`sum(CASE WHEN amount < 1000000 THEN amount END)`. Then run "
+            f"`consumer rebuild gold {product.name}`. See docs/gold.md#measures.",
+        )
 
 
 @dataclass(frozen=True)

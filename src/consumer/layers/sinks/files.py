@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from consumer.asked import Asked
 from consumer.iceberg.append import open_table
+from consumer.iceberg.marker import Marker
 from consumer.layers.base import Commits, Layer
 from consumer.layers.gold.touched import closed_between, rows_of
 from lakeproof.addresses import encoded
@@ -30,6 +32,8 @@ from lakeproof.tables.names import gold_query, gold_table
 
 _END = b"lakeproof.end"
 _DIGITS = 12
+_LIST_AGAIN_SECONDS = 60
+"""How long the files are not listed while the table has no new windows: after a year, there are thousands of them."""
 _NAME = re.compile(r"([0-9a-f]{12})-(first|-?\d+)\.parquet")
 
 
@@ -55,6 +59,8 @@ class FileSink(Layer[_Work]):
         self._root = f"{settings.sinks.files}/{product.name}"
         self._storage = open_storage(self._root, settings.s3)
         self._empty: tuple[int | None, int] | None = None
+        self._complete: Marker | None = None  # marker of the table for which the files were last found complete
+        self._listed_at = 0.0
         self.stream = product.stream
         self.name = f"{self._table}-to-files"
         self.lease_name = sink_lease(self.name)
@@ -75,6 +81,10 @@ class FileSink(Layer[_Work]):
         newest = open_table(spark, self._table, gold_query(self._product.name)).newest()
         if newest is None or not newest.marker.contents:
             return None
+        # Files can be moved away at any time, and are then written again.
+        if newest.marker == self._complete and monotonic() < self._listed_at + _LIST_AGAIN_SECONDS:
+            return None
+        self._complete, self._listed_at = None, monotonic()
         before, horizon = self._end(), int(newest.marker.contents)
         if before is not None and horizon < before:
             raise LakeproofError(
@@ -83,6 +93,7 @@ class FileSink(Layer[_Work]):
                 "Restore the newer copy of the catalog. Or move the files away: then all are written again.",
             )
         if horizon == before or self._empty == (before, horizon):
+            self._complete = newest.marker
             return None
         windows = closed_between(self._product, before, horizon)
         end = int(newest.marker.end)

@@ -1,19 +1,22 @@
 """Measures and windows in Arrow agree with the definition of the aggregates over the judge's own evaluation."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lakeproof.gold.test_measures import by_another, computed, measures, same
+from tests.lakeproof.gold.test_measures import SMALL, by_another, computed, measures, same
 from tests.lakeproof.judge.test_rule_checks import FIELDS, RECORDS, VALUES, records
 
 from consumer.layers.gold.columns import START, aggregated, in_windows, pieces_in_windows
 from consumer.layers.gold.touched import merged
 from lakeproof.contracts import PrimitiveType
 from lakeproof.contracts.rules.types import RuleError
+from lakeproof.errors import LakeproofError
 from lakeproof.gold.measures import parse_measure
 from lakeproof.gold.model import Aggregate, Measure, Product, Publish, Window
 from lakeproof.judge.judged import value_columns
@@ -84,6 +87,43 @@ def test_results_at_the_ends_of_types() -> None:
         [row] = computed_by_arrow(found, made).to_pylist()
         expected = computed(made.measures[0], found)
         assert (str(row["m"]), type(row["m"])) == (str(expected), type(expected)), sql
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ({10**32 - 1: 1_000_000}, False),
+        ({10**32 - 1: 1_000_001}, True),
+        ({10**32 - 1: 2_000_000}, True),  # Arrow's sum is negative
+        ({10**32 - 1: 4_000_000}, True),  # Arrow's sum is positive, but wrong
+        ({10**32 - 1: 600_000, 1 - 10**32: 600_000}, True),  # in DuckDB, it depends on their order
+        ({10**26: 1_200_000, -(10**26): 1_200_000}, False),
+    ],
+)
+def test_a_sum_of_more_than_38_digits_is_refused(values: dict[int, int], *, refused: bool) -> None:
+    made = product(parse_measure("total", "sum(wide)", SMALL))
+    with localcontext(prec=60):
+        units = {Decimal(value).scaleb(-4): count for value, count in values.items()}
+        total = sum(value * count for value, count in units.items())
+    wide = pa.concat_arrays([pa.repeat(pa.scalar(each, pa.decimal128(32, 4)), n) for each, n in units.items()])
+    at = pa.repeat(pa.scalar(NOW, pa.timestamp("us", "UTC")), len(wide))
+    rows = in_windows(pa.record_batch({"wide": wide, "at": at}), made, "at")
+    if refused:
+        with pytest.raises(LakeproofError, match="The measure total of p has more than 38 digits in a window"):
+            aggregated(rows, made, NOW)
+    else:
+        assert aggregated(rows, made, NOW)["total"].to_pylist() == [total]
+
+
+def test_the_windows_of_a_sum_are_checked_by_themselves() -> None:
+    made = product(parse_measure("total", "sum(wide)", SMALL))
+    largest = pa.scalar(Decimal(10**32 - 1).scaleb(-4, Context(prec=60)), pa.decimal128(32, 4))
+    rows = pa.table({START: np.arange(1_200_000) % 2, "_value0": pa.repeat(largest, 1_200_000)})
+    found = aggregated(rows, made, NOW)["total"].to_pylist()
+    assert found == [Decimal("5999999999999999999999999999999940.0000")] * 2
+    assert aggregated(rows.slice(0, 0), made, NOW).num_rows == 0
+    nulls = rows.set_column(1, "_value0", pa.nulls(1_200_000, largest.type))
+    assert aggregated(nulls, made, NOW)["total"].to_pylist() == [None, None]
 
 
 def test_the_types_of_the_columns() -> None:
