@@ -149,7 +149,7 @@ def test_methods_that_py4j_may_not_find_are_called_without_a_look(spark: SparkSe
 
 @pytest.mark.spark
 def test_jvm_py_calls_a_static_method_whatever_other_method_has_its_name(spark: SparkSession) -> None:
-    """``Integer`` has `hashCode` in both forms."""
+    """Relies on ``_gateway_client``; ``Integer`` has `hashCode` in both forms."""
     with suppress(Py4JError):  # with some orders of methods, Py4J finds it
         assert java_class(spark, "java.lang.Integer").hashCode(3) == 3
     assert static_method(spark, "java.lang.Integer", "hashCode")(3) == 3
