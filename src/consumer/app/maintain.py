@@ -5,7 +5,7 @@ compaction changed no row.
 """
 
 import json
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -24,11 +24,11 @@ from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, c
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.clocks import ClockError
 from lakeproof.contracts import Maintenance
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.holds import held_since, named, references
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
-from lakeproof.tables.names import NAMESPACES, REBUILDING
+from lakeproof.tables.names import NAMESPACES, REBUILDING, silver_tables, stream_tables
 from lakeproof.tables.of_stream import tables_of_stream
 from lakeproof.wording import count_of
 
@@ -44,6 +44,8 @@ _PARTITIONS = 4  # for each core
 _MOST_FILES = 10_000
 LEAST_FILES = 5
 """Minimum number of small files in a partition for a compaction."""
+Skipped = Callable[[str, LakeproofError], object]
+"""Is called with a stream that is left out, and the error in its contract or its products."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,25 @@ class Maintained:
 
 
 def maintain(
-    settings: Settings, names: Sequence[str], session: Callable[[], SparkSession], *, dry_run: bool = False
+    settings: Settings,
+    names: Sequence[str],
+    session: Callable[[], SparkSession],
+    skipped: Skipped | None = None,
+    *,
+    dry_run: bool = False,
 ) -> list[Maintained]:
-    """Maintain the tables of streams, or all tables of the lake if none is named."""
+    """Maintain the tables of streams, or all tables of the lake if none is named.
+
+    If no stream is named, `skipped` is called for each stream that is left out because of an error in a file.
+    """
     with lease(settings.state.database, LEASE):
-        tables = tables_of(settings, names)
+        errors: dict[str, LakeproofError] = {}
+        tables = tables_of(settings, names, errors.__setitem__ if skipped and not names else None)
+        if skipped:
+            for stream, error in errors.items():
+                skipped(stream, error)
+        if errors and not tables:
+            return []
         if not tables:
             missing = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "There are"
             raise UsageError(f"{missing} no tables yet.", f"Run `consumer run {' '.join(names) or 'STREAM'}`.")
@@ -115,14 +131,32 @@ def _remove_replaced(settings: Settings, folders: Folders, done: list[Maintained
             log.info("folder of a replaced table removed", table=table, folder=uri)
 
 
-def tables_of(settings: Settings, names: Sequence[str]) -> dict[str, MaintenanceSettings]:
-    """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings."""
-    streams = names or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
-    own = {
-        table: maintenance for stream in streams for table, maintenance in tables_of_stream(settings, stream).items()
-    }
+def tables_of(
+    settings: Settings, names: Sequence[str], skipped: Skipped | None = None
+) -> dict[str, MaintenanceSettings]:
+    """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings.
+
+    With `skipped`, a stream whose contract or products cannot be read is left out: only they say what may be removed.
+    """
+    own: dict[str, Maintenance] = {}
+    unknown: set[str] = set()
+    for stream in names or sorted(path.stem for path in settings.contracts.glob("*.yaml")):
+        try:
+            own |= tables_of_stream(settings, stream)
+        except LakeproofError as error:
+            if skipped is None:
+                raise
+            skipped(stream, error)
+            unknown |= {*astuple(stream_tables(stream)), *astuple(silver_tables(stream))}
+
+    def is_wanted(table: str) -> bool:
+        if table in own:
+            return True
+        # Other tables of gold may belong to products of a stream that is left out.
+        return not names and table not in unknown and not (unknown and table.startswith("gold."))
+
     with catalog_errors():
-        found = _tables(open_catalog(settings), own if names else None)
+        found = filter(is_wanted, _tables(open_catalog(settings)))
         return {table: _with(settings.maintenance, own.get(table, Maintenance())) for table in found}
 
 
@@ -250,12 +284,12 @@ def _size(table: OpenTable) -> Size:
     return Size(files, size, int(table.loaded.snapshots().size()))
 
 
-def _tables(catalog: Catalog, wanted: Container[str] | None) -> Iterator[str]:
-    """Yield the wanted tables of the lake, or all. Tables of an unfinished rebuild are left out."""
+def _tables(catalog: Catalog) -> Iterator[str]:
+    """Yield the tables of the lake. Tables of an unfinished rebuild are left out."""
     for namespace in NAMESPACES:
         if catalog.namespace_exists(namespace):
             for _, name in sorted(catalog.list_tables(namespace)):
-                if REBUILDING not in name and (wanted is None or f"{namespace}.{name}" in wanted):
+                if REBUILDING not in name:
                     yield f"{namespace}.{name}"
 
 

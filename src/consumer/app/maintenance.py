@@ -84,10 +84,15 @@ class MaintenanceQuery(Query):
 
         Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
+
+        def skipped(stream: str, error: LakeproofError) -> None:
+            if is_time:  # not at each look
+                log.warning("maintenance failed", stream=stream, problem=error.message)
+
         prepare(spark)
         spark.sparkContext.addJobTag(_TAG)
         try:
-            tables = tables_of(self._settings, self._streams)
+            tables = tables_of(self._settings, self._streams, skipped)
             due = {name: own for name, own in tables.items() if is_time or self._has_grown(spark, name, own)}
             if not due:
                 return True
