@@ -321,6 +321,27 @@ def test_a_maintenance_that_another_one_keeps_out_is_tried_at_the_next_look(
     assert seen == [930.0, 1830.0]
 
 
+def test_retention_begins_soon_after_the_start_and_comes_again_after_an_hour(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, retained, takes = 0.0, list[float](), list[Callable[[Any], bool]]()
+
+    def retain_all(*_: Any, **__: Any) -> list[Any]:
+        retained.append(now)
+        if now == 30:
+            raise LeaseHeldError("Another retention is running.")
+        return []
+
+    monkeypatch.setattr(maintenance_module, "monotonic", lambda: now)
+    monkeypatch.setattr(maintenance_module, "follow", lambda _spark, _name, take, *_, **__: takes.append(take))
+    monkeypatch.setattr(maintenance_module, "retain_all", retain_all)
+    monkeypatch.setattr(MaintenanceQuery, "_maintain", lambda *_, **__: True)
+    MaintenanceQuery(lake_settings, ["events"]).start(MagicMock(), Bulletin())
+    for now in (0.0, 30.0, 60.0, 90.0, 900.0, 3630.0, 3660.0, 3690.0):  # noqa: B007 - the fakes read it
+        takes[0](MagicMock())
+    assert retained == [30.0, 60.0, 3660.0]
+
+
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_an_error_in_a_contract_leaves_out_the_tables_of_its_stream_only(
     dry_run: bool, lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
