@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 from py4j.protocol import Py4JError
@@ -15,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
+from consumer.app.folders import Folders, folders_of, promised, remove_replaced, sharing
 from consumer.app.landing_logs import shorten_logs
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring, remove_orphans
@@ -26,6 +27,7 @@ from lakeproof.clocks import ClockError
 from lakeproof.contracts import Maintenance
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.holds import held_since, named, references
+from lakeproof.references import Metadata
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
 from lakeproof.tables.names import NAMESPACES, REBUILDING, silver_tables, stream_tables
@@ -72,6 +74,8 @@ class Maintained:
     orphans: int = 0
     shared_with: list[str] = field(default_factory=list)
     """Tables with files in the same folder, so that no file there is known to be an orphan."""
+    promised_to: list[str] = field(default_factory=list)
+    """Backups, tags and branches of dropped tables with files in the same folder, which are no orphans."""
     kept_by: list[str] = field(default_factory=list)
     """Readers, branches and tags that keep snapshots older than those that are kept anyway."""
     old_folders: list[str] = field(default_factory=list)
@@ -112,7 +116,8 @@ def maintain(
         spark = session()
         prepare(spark)
         shared = sharing(folders)
-        done = [maintain_table(spark, name, own, shared, dry_run=dry_run) for name, own in tables.items()]
+        kept_for = partial(promised, settings)
+        done = [maintain_table(spark, name, own, shared, kept_for, dry_run=dry_run) for name, own in tables.items()]
         if not names:
             _remove_replaced(settings, folders, done, dry_run=dry_run)
         if not dry_run:
@@ -175,13 +180,14 @@ def maintain_table(
     name: str,
     settings: MaintenanceSettings,
     shared: Callable[[str], list[str]] | None,
+    kept_for: Callable[[Metadata], list[str]] = lambda _: [],
     *,
     dry_run: bool = False,
 ) -> Maintained:
     """Maintain one table. A failure is noted in the result, so that other tables are maintained.
 
     To find orphan files, all files in the folder of the table are listed, unless `shared` names other tables with files
-    there. Without `shared`, orphan files are left alone.
+    there, or `kept_for` names what keeps files of dropped tables. Without `shared`, orphan files are left alone.
     """
     nothing = Size(0, 0, 0)
     done = Maintained(name, nothing, nothing)
@@ -201,6 +207,8 @@ def maintain_table(
         if shared and not is_kept:
             done.shared_with = shared(name)
             if not done.shared_with:
+                done.promised_to = kept_for(table.metadata())
+            if not (done.shared_with or done.promised_to):
                 done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=dry_run)
         done.after = _size(table)
     except NotEqualError as error:
@@ -329,6 +337,9 @@ def lines(done: Sequence[Maintained], *, dry_run: bool) -> Iterator[str]:
             yield f"  Older snapshots are kept by {', '.join(each.kept_by)}."
         if each.shared_with:
             yield f"  Orphan files are not looked for: the folder may have files of {', '.join(each.shared_with)}."
+        if each.promised_to:
+            kept_by = ", ".join(each.promised_to)
+            yield f"  Orphan files are not looked for: the folder has files of a dropped table, kept by {kept_by}."
         if each.old_folders:
             removed = "would be removed" if dry_run else "were removed"
             yield f"  Folders of replaced tables {removed}: {', '.join(each.old_folders)}."

@@ -38,7 +38,8 @@ from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, hold, release
+from lakeproof.holds import OF_BACKUP, PREFIX, hold, release
+from lakeproof.references import change_tag, newest_metadata, tag_of
 from lakeproof.settings import MaintenanceSettings, Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
 from reader.connect import connect
@@ -388,6 +389,38 @@ def test_an_error_in_a_contract_leaves_out_the_tables_of_its_stream_only(
     (line,) = logged
     assert (line["event"], line["stream"]) == ("maintenance failed", "clickstream")
     assert "clickstream.yaml" in line["problem"]
+
+
+def test_no_orphan_file_is_removed_beside_files_of_a_dropped_table_that_a_backup_needs(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, schema = open_catalog(lake_settings), pa.schema([("id", pa.int64())])
+    catalog.create_namespace("silver")
+    for name in ("dropped", "other"):
+        catalog.create_table(f"silver.{name}", schema).append(schema.empty_table())
+    until = int((time.time() + 3600) * 1000)
+    change_tag(catalog, "silver.dropped", f"{OF_BACKUP}one", lambda found: tag_of(found["snapshots"][0], until))
+    catalog.drop_table("silver.dropped")
+    catalog.create_table("silver.dropped", schema)
+    seen: list[str] = []
+
+    def opened(_spark: Any, name: str, _query: str) -> Any:
+        return SimpleNamespace(
+            name=name, property=lambda _: None, metadata=lambda: newest_metadata(catalog, name)[1], loaded=None
+        )
+
+    monkeypatch.setattr(maintain_module, "open_table", opened)
+    monkeypatch.setattr(maintain_module, "_size", lambda _: Size(1, 1, 1))
+    for name in ("prepare", "_compact", "_expire"):
+        monkeypatch.setattr(maintain_module, name, lambda *_, **__: None)
+    monkeypatch.setattr(maintain_module, "remove_orphans", lambda table, *_, **__: seen.append(table.name) or 0)
+    done = maintain(lake_settings, [], MagicMock())
+    assert seen == ["silver.other"]
+    said = [line for line in lines(done, dry_run=False) if line.startswith("  ")]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "  Orphan files are not looked for: the folder has files of a dropped table, kept by 1 ba"
+    )
 
 
 def test_a_lake_without_any_valid_contract_reports_these(lake_settings: Settings, tmp_path: Path) -> None:
