@@ -206,9 +206,7 @@ def maintain_table(
             _expire(table, settings, done, dry_run=dry_run)
         if shared and not is_kept:
             done.shared_with = shared(name)
-            if not done.shared_with:
-                done.promised_to = kept_for(table.metadata())
-            if not (done.shared_with or done.promised_to):
+            if not done.shared_with and _may_have_orphans(table, kept_for, done):
                 done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=dry_run)
         done.after = _size(table)
     except NotEqualError as error:
@@ -267,6 +265,16 @@ def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *
     done.to_expire = expiring(table, limit)
     if not dry_run and (done.to_expire or any(each.has_passed for each in found)):
         expire(table, limit)
+
+
+def _may_have_orphans(table: OpenTable, kept_for: Callable[[Metadata], list[str]], done: Maintained) -> bool:
+    """Return whether no file in the folder of a table is kept for a dropped one; note why not."""
+    try:
+        done.promised_to = kept_for(table.metadata())
+    except LakeproofError as error:  # Spark may have another access to the files
+        done.problem = f"Orphan files are not looked for: {error.message}"
+        return False
+    return not done.promised_to
 
 
 def _before(hours: float) -> datetime:
