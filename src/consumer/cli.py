@@ -32,7 +32,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.contracts.duration import read_option
 from lakeproof.contracts.model import Removable
 from lakeproof.doctor import Program, check_environment
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.landing.zone import landing_zone
 from lakeproof.move.outside import check_tables
@@ -272,12 +272,17 @@ def maintain_tables(
     from consumer.app import maintain
     from consumer.app.run import run_maintenance
 
-    done = run_maintenance(settings, streams or [], dry_run=dry_run)
+    skipped: dict[str, LakeproofError] = {}
+    done = run_maintenance(settings, streams or [], skipped.__setitem__, dry_run=dry_run)
     if as_json:
         typer.echo(maintain.as_json(done))
     else:
         for line in maintain.lines(done, dry_run=dry_run):
             typer.echo(printable(line))
+    for stream, error in skipped.items():
+        typer.echo(printable(f"The tables of {stream} were not maintained: {error}"), err=True)
+    if skipped:
+        raise typer.Exit(max(error.exit_code for error in skipped.values()))
     if any(each.problem for each in done):
         raise typer.Exit(1)
 

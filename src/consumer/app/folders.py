@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from posixpath import normpath
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import structlog
 from pyiceberg.catalog import Catalog
@@ -17,12 +17,14 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable, Table
 from sqlalchemy import text
 
+from consumer.iceberg.rewrite import BRANCH
 from lakeproof.catalog import CATALOG, database_of, pyiceberg_properties
 from lakeproof.errors import UnavailableError
-from lakeproof.holds import named, references
+from lakeproof.holds import Reference, named, references
 from lakeproof.references import Metadata, parsed
 from lakeproof.settings import Settings
 from lakeproof.storage import StoredFile, open_storage
+from lakeproof.storage.errors import FileAbsentError
 from lakeproof.storage.local import local_path
 from lakeproof.storage.s3 import remove_prefix
 from lakeproof.tables.names import REBUILDING, REPLACED
@@ -249,6 +251,41 @@ def why_left(settings: Settings, uri: str) -> str | None:
     if settings.catalog.kind == "sql" and not is_ours:
         return OF_NO_TABLE
     return None
+
+
+def promised(settings: Settings, metadata: Metadata) -> list[str]:
+    """Return what keeps files of dropped tables in the folder of a table, given its metadata.
+
+    A table that is created again gets the folder of the dropped one. A reader's hold ends with its table, but its tags
+    and branches, as of backups, can be restored.
+    """
+    location = metadata["location"]
+    is_local = location.startswith(("file:", "/"))
+    if not is_local and not location.startswith("s3"):
+        return []
+    # Iceberg does not encode addresses, and Spark may leave out the scheme.
+    folder = f"{_plain(location)}metadata"
+    storage = open_storage(f"file://{quote(folder)}" if is_local else f"s3:/{folder}", settings.s3)
+    files = [file for file in storage.list() if file.uri.endswith(".metadata.json")]
+    seen, known = {metadata["table-uuid"]}, {_file(each["metadata-file"]) for each in metadata.get("metadata-log", ())}
+    kept = []
+    for file in sorted(files, key=lambda file: (file.modified_at, file.uri), reverse=True):
+        if _file(unquote(file.uri)) in known or _file(file.uri) in known:
+            continue
+        try:
+            found = parsed(storage.read(file.uri))
+        except (ValueError, FileAbsentError):  # half written, or removed meanwhile by a commit
+            continue
+        known |= {_file(each["metadata-file"]) for each in found.get("metadata-log", ())}
+        if found.get("table-uuid") not in seen:
+            seen.add(found.get("table-uuid"))
+            kept += [each for each in references(found) if not (each.is_hold or each.has_passed or _is_ours(each))]
+    return named(kept)
+
+
+def _is_ours(reference: Reference) -> bool:
+    """Return whether a reference is the branch of a maintenance that was killed."""
+    return reference.is_branch and reference.name.startswith(BRANCH)
 
 
 def _newest_metadata(settings: Settings, files: list[StoredFile]) -> Metadata:

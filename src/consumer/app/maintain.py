@@ -5,9 +5,10 @@ compaction changed no row.
 """
 
 import json
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 from py4j.protocol import Py4JError
@@ -15,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.folders import Folders, folders_of, remove_replaced, sharing
+from consumer.app.folders import Folders, folders_of, promised, remove_replaced, sharing
 from consumer.app.landing_logs import shorten_logs
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring, remove_orphans
@@ -24,11 +25,12 @@ from consumer.iceberg.rewrite import CollisionError, Compacted, NotEqualError, c
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.clocks import ClockError
 from lakeproof.contracts import Maintenance
-from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.holds import held_since, named, references
+from lakeproof.references import Metadata
 from lakeproof.settings import MaintenanceSettings, Settings
 from lakeproof.state.lease import lease
-from lakeproof.tables.names import NAMESPACES, REBUILDING
+from lakeproof.tables.names import NAMESPACES, REBUILDING, silver_tables, stream_tables
 from lakeproof.tables.of_stream import tables_of_stream
 from lakeproof.wording import count_of
 
@@ -44,6 +46,8 @@ _PARTITIONS = 4  # for each core
 _MOST_FILES = 10_000
 LEAST_FILES = 5
 """Minimum number of small files in a partition for a compaction."""
+Skipped = Callable[[str, LakeproofError], object]
+"""Is called with a stream that is left out, and the error in its contract or its products."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Maintained:
     orphans: int = 0
     shared_with: list[str] = field(default_factory=list)
     """Tables with files in the same folder, so that no file there is known to be an orphan."""
+    promised_to: list[str] = field(default_factory=list)
+    """Backups, tags and branches of dropped tables with files in the same folder, which are no orphans."""
     kept_by: list[str] = field(default_factory=list)
     """Readers, branches and tags that keep snapshots older than those that are kept anyway."""
     old_folders: list[str] = field(default_factory=list)
@@ -83,11 +89,25 @@ class Maintained:
 
 
 def maintain(
-    settings: Settings, names: Sequence[str], session: Callable[[], SparkSession], *, dry_run: bool = False
+    settings: Settings,
+    names: Sequence[str],
+    session: Callable[[], SparkSession],
+    skipped: Skipped | None = None,
+    *,
+    dry_run: bool = False,
 ) -> list[Maintained]:
-    """Maintain the tables of streams, or all tables of the lake if none is named."""
+    """Maintain the tables of streams, or all tables of the lake if none is named.
+
+    If no stream is named, `skipped` is called for each stream that is left out because of an error in a file.
+    """
     with lease(settings.state.database, LEASE):
-        tables = tables_of(settings, names)
+        errors: dict[str, LakeproofError] = {}
+        tables = tables_of(settings, names, errors.__setitem__ if skipped and not names else None)
+        if skipped:
+            for stream, error in errors.items():
+                skipped(stream, error)
+        if errors and not tables:
+            return []
         if not tables:
             missing = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "There are"
             raise UsageError(f"{missing} no tables yet.", f"Run `consumer run {' '.join(names) or 'STREAM'}`.")
@@ -96,7 +116,8 @@ def maintain(
         spark = session()
         prepare(spark)
         shared = sharing(folders)
-        done = [maintain_table(spark, name, own, shared, dry_run=dry_run) for name, own in tables.items()]
+        kept_for = partial(promised, settings)
+        done = [maintain_table(spark, name, own, shared, kept_for, dry_run=dry_run) for name, own in tables.items()]
         if not names:
             _remove_replaced(settings, folders, done, dry_run=dry_run)
         if not dry_run:
@@ -115,14 +136,32 @@ def _remove_replaced(settings: Settings, folders: Folders, done: list[Maintained
             log.info("folder of a replaced table removed", table=table, folder=uri)
 
 
-def tables_of(settings: Settings, names: Sequence[str]) -> dict[str, MaintenanceSettings]:
-    """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings."""
-    streams = names or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
-    own = {
-        table: maintenance for stream in streams for table, maintenance in tables_of_stream(settings, stream).items()
-    }
+def tables_of(
+    settings: Settings, names: Sequence[str], skipped: Skipped | None = None
+) -> dict[str, MaintenanceSettings]:
+    """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings.
+
+    With `skipped`, a stream whose contract or products cannot be read is left out: only they say what may be removed.
+    """
+    own: dict[str, Maintenance] = {}
+    unknown: set[str] = set()
+    for stream in names or sorted(path.stem for path in settings.contracts.glob("*.yaml")):
+        try:
+            own |= tables_of_stream(settings, stream)
+        except LakeproofError as error:
+            if skipped is None:
+                raise
+            skipped(stream, error)
+            unknown |= {*astuple(stream_tables(stream)), *astuple(silver_tables(stream))}
+
+    def is_wanted(table: str) -> bool:
+        if table in own:
+            return True
+        # Other tables of gold may belong to products of a stream that is left out.
+        return not names and table not in unknown and not (unknown and table.startswith("gold."))
+
     with catalog_errors():
-        found = _tables(open_catalog(settings), own if names else None)
+        found = filter(is_wanted, _tables(open_catalog(settings)))
         return {table: _with(settings.maintenance, own.get(table, Maintenance())) for table in found}
 
 
@@ -141,13 +180,14 @@ def maintain_table(
     name: str,
     settings: MaintenanceSettings,
     shared: Callable[[str], list[str]] | None,
+    kept_for: Callable[[Metadata], list[str]] = lambda _: [],
     *,
     dry_run: bool = False,
 ) -> Maintained:
     """Maintain one table. A failure is noted in the result, so that other tables are maintained.
 
     To find orphan files, all files in the folder of the table are listed, unless `shared` names other tables with files
-    there. Without `shared`, orphan files are left alone.
+    there, or `kept_for` names what keeps files of dropped tables. Without `shared`, orphan files are left alone.
     """
     nothing = Size(0, 0, 0)
     done = Maintained(name, nothing, nothing)
@@ -166,7 +206,7 @@ def maintain_table(
             _expire(table, settings, done, dry_run=dry_run)
         if shared and not is_kept:
             done.shared_with = shared(name)
-            if not done.shared_with:
+            if not done.shared_with and _may_have_orphans(table, kept_for, done):
                 done.orphans = remove_orphans(table, _before(settings.orphan_hours), dry_run=dry_run)
         done.after = _size(table)
     except NotEqualError as error:
@@ -227,6 +267,16 @@ def _expire(table: OpenTable, settings: MaintenanceSettings, done: Maintained, *
         expire(table, limit)
 
 
+def _may_have_orphans(table: OpenTable, kept_for: Callable[[Metadata], list[str]], done: Maintained) -> bool:
+    """Return whether no file in the folder of a table is kept for a dropped one; note why not."""
+    try:
+        done.promised_to = kept_for(table.metadata())
+    except LakeproofError as error:  # Spark may have another access to the files
+        done.problem = f"Orphan files are not looked for: {error.message}"
+        return False
+    return not done.promised_to
+
+
 def _before(hours: float) -> datetime:
     return datetime.now(UTC) - timedelta(hours=hours)
 
@@ -250,12 +300,12 @@ def _size(table: OpenTable) -> Size:
     return Size(files, size, int(table.loaded.snapshots().size()))
 
 
-def _tables(catalog: Catalog, wanted: Container[str] | None) -> Iterator[str]:
-    """Yield the wanted tables of the lake, or all. Tables of an unfinished rebuild are left out."""
+def _tables(catalog: Catalog) -> Iterator[str]:
+    """Yield the tables of the lake. Tables of an unfinished rebuild are left out."""
     for namespace in NAMESPACES:
         if catalog.namespace_exists(namespace):
             for _, name in sorted(catalog.list_tables(namespace)):
-                if REBUILDING not in name and (wanted is None or f"{namespace}.{name}" in wanted):
+                if REBUILDING not in name:
                     yield f"{namespace}.{name}"
 
 
@@ -295,6 +345,9 @@ def lines(done: Sequence[Maintained], *, dry_run: bool) -> Iterator[str]:
             yield f"  Older snapshots are kept by {', '.join(each.kept_by)}."
         if each.shared_with:
             yield f"  Orphan files are not looked for: the folder may have files of {', '.join(each.shared_with)}."
+        if each.promised_to:
+            kept_by = ", ".join(each.promised_to)
+            yield f"  Orphan files are not looked for: the folder has files of a dropped table, kept by {kept_by}."
         if each.old_folders:
             removed = "would be removed" if dry_run else "were removed"
             yield f"  Folders of replaced tables {removed}: {', '.join(each.old_folders)}."

@@ -71,7 +71,8 @@ class MaintenanceQuery(Query):
                 # Tried again at the next look, not after the interval: the maintenance of another consumer may always
                 # begin just before this one.
                 next_time = now
-            if is_time and (self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS):
+            # Not only after the interval: a consumer that is often restarted may never live for so long.
+            if self._retained_at is None or now >= self._retained_at + _RETENTION_SECONDS:
                 self._retained_at = now
                 self.retain(session, bulletin)
             return False
@@ -84,10 +85,15 @@ class MaintenanceQuery(Query):
 
         Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
+
+        def skipped(stream: str, error: LakeproofError) -> None:
+            if is_time:  # not at each look
+                log.warning("maintenance failed", stream=stream, problem=error.message)
+
         prepare(spark)
         spark.sparkContext.addJobTag(_TAG)
         try:
-            tables = tables_of(self._settings, self._streams)
+            tables = tables_of(self._settings, self._streams, skipped)
             due = {name: own for name, own in tables.items() if is_time or self._has_grown(spark, name, own)}
             if not due:
                 return True
@@ -109,6 +115,7 @@ class MaintenanceQuery(Query):
 
     def retain(self, spark: SparkSession, bulletin: Bulletin) -> None:
         """Remove landed files and rows of tables whose retention in the contract has expired."""
+        spark.sparkContext.addJobTag(_TAG)
         for stream in self._streams:
             self._retain(stream, spark, bulletin)
 
@@ -127,7 +134,7 @@ class MaintenanceQuery(Query):
                 elif done.removed or done.problem or any(each.removed for each in done.rows):
                     log.info("retention", stream=stream, said=" ".join(map(str.strip, lines([done], dry_run=False))))
         except LeaseHeldError:
-            self._retained_at = None  # tried again with the next maintenance
+            self._retained_at = None  # tried again at the next look
             log.info("another retention is running")
         except LakeproofError as error:
             log.warning("retention failed", stream=stream, problem=error.message)

@@ -15,7 +15,7 @@ from consumer.app.application import Query, Started, run_queries
 from consumer.app.erase import Erased, erase
 from consumer.app.failures import explained
 from consumer.app.landing import BronzeQuery
-from consumer.app.maintain import Maintained, maintain
+from consumer.app.maintain import Maintained, Skipped, maintain
 from consumer.app.maintenance import MaintenanceQuery
 from consumer.app.mode import ModeQuery
 from consumer.app.past import PastQuery
@@ -81,10 +81,10 @@ def run_preview(asked: Asked, wanted: Replay) -> str:
         raise explained(error, settings, stream) from error
 
 
-def run_maintenance(settings: Settings, streams: Sequence[str], *, dry_run: bool) -> list[Maintained]:
+def run_maintenance(settings: Settings, streams: Sequence[str], skipped: Skipped, *, dry_run: bool) -> list[Maintained]:
     """Maintain the tables of streams, or all."""
     session = partial(start_session, settings, "lakeproof consumer maintain")
-    return maintain(settings, streams, session, dry_run=dry_run)
+    return maintain(settings, streams, session, skipped, dry_run=dry_run)
 
 
 def run_retention(

@@ -14,12 +14,22 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.lakes import changed
 
-from consumer.app.folders import abandoned, folders_of, orphans, remove_replaced, sharing, unrecognized, why_left
+from consumer.app.folders import (
+    abandoned,
+    folders_of,
+    orphans,
+    promised,
+    remove_replaced,
+    sharing,
+    unrecognized,
+    why_left,
+)
 from consumer.layers.rebuild import _mark_replaced
 from lakeproof.catalog import open_catalog, pyiceberg_properties
-from lakeproof.holds import hold
-from lakeproof.references import newest_metadata, swap_metadata
+from lakeproof.holds import OF_BACKUP, hold
+from lakeproof.references import Metadata, change_tag, newest_metadata, swap_metadata, tag_of
 from lakeproof.settings import Settings
+from lakeproof.storage import open_storage
 
 ROWS = pa.table({"id": [1, 2]})
 NOW = datetime.now(UTC)
@@ -119,6 +129,48 @@ def test_nothing_is_removed_while_a_table_cannot_be_read(lake_settings: Settings
     for file in damaged.rglob("*.metadata.json"):
         file.write_text("{")
     assert removed(lake_settings, later) == []
+
+
+def test_files_of_a_dropped_table_that_a_backup_needs_are_no_orphans(settings: Settings) -> None:
+    catalog, later = open_catalog(settings), datetime.now(UTC) + timedelta(hours=1)
+
+    def found() -> list[str]:
+        return promised(settings, newest_metadata(catalog, "silver.orders")[1])
+
+    def tag(name: str, seconds: float) -> None:
+        until = int((time.time() + seconds) * 1000)
+
+        def wanted(metadata: Metadata) -> Metadata:
+            return tag_of(metadata["snapshots"][0], until)
+
+        assert change_tag(catalog, "silver.orders", name, wanted)
+
+    folder = table(catalog, "silver.orders")
+    tag("mine", 3600)  # a tag of the table itself keeps no orphan
+    assert found() == []
+    change_tag(catalog, "silver.orders", "mine", lambda _: None)
+    assert hold(catalog, "silver.orders", "report", later)
+    catalog.drop_table("silver.orders")
+    assert table(catalog, "silver.orders") == folder
+    assert found() == []  # the tag was dropped, and the reader's table is gone
+    tag(f"{OF_BACKUP}one", 2)
+    catalog.drop_table("silver.orders")
+    table(catalog, "silver.orders")
+    ended = time.time() + 2
+    (said,) = found()
+    assert said.startswith("1 backup until ")
+    catalog.drop_table("silver.orders")
+    table(catalog, "silver.orders")  # another one in between: the newest file of the folder is not that of the tag
+    assert found() == [said]
+    if folder.startswith("file:"):  # addresses as Spark may write them
+        metadata = newest_metadata(catalog, "silver.orders")[1]
+        for location in (urlsplit(folder).path, f"file:{urlsplit(folder).path}/"):
+            assert promised(settings, metadata | {"location": location}) == [said]
+    stray = f"{folder}/metadata/00009-half.metadata.json"
+    open_storage(folder, settings.s3).write_new(stray, b"{")
+    assert found() == [said]
+    time.sleep(max(0, ended - time.time()))
+    assert found() == []
 
 
 def test_a_warehouse_behind_a_link(lake_settings: Settings, tmp_path: Path) -> None:

@@ -13,19 +13,24 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from structlog.testing import capture_logs
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.replays import STREAM, WRONG, apply, batch, drain, land, order, replay, write_contract
 from tests.lakes import changed
 from tests.servers import SPARK_JARS
+from typer.testing import CliRunner
 
+from consumer import cli as cli_module
 from consumer.app import maintain as maintain_module
 from consumer.app import maintenance as maintenance_module
+from consumer.app import run as run_module
 from consumer.app.folders import folders_of, sharing
-from consumer.app.maintain import LEASE, Maintained, as_json, lines, maintain
+from consumer.app.maintain import LEASE, Maintained, Size, as_json, lines, maintain
 from consumer.app.maintenance import MaintenanceQuery
 from consumer.bulletin import Bulletin
 from consumer.iceberg import rewrite
@@ -33,7 +38,8 @@ from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError
-from lakeproof.holds import PREFIX, hold, release
+from lakeproof.holds import OF_BACKUP, PREFIX, hold, release
+from lakeproof.references import change_tag, newest_metadata, tag_of
 from lakeproof.settings import MaintenanceSettings, Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
 from reader.connect import connect
@@ -41,6 +47,7 @@ from reader.verify.driver import verify
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 TABLES = (
     "bronze.orders",
     "dead_letters.orders",
@@ -262,8 +269,8 @@ def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
     lost.rename(lost.with_suffix(".away"))
     opened = maintain_module.tables_of
 
-    def one_that_is_dropped_meanwhile(settings: Settings, names: Any) -> dict[str, MaintenanceSettings]:
-        return {"bronze.dropped": settings.maintenance, **opened(settings, names)}
+    def one_that_is_dropped_meanwhile(settings: Settings, *more: Any) -> dict[str, MaintenanceSettings]:
+        return {"bronze.dropped": settings.maintenance, **opened(settings, *more)}
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintain_module, "tables_of", one_that_is_dropped_meanwhile)
@@ -313,6 +320,115 @@ def test_a_maintenance_that_another_one_keeps_out_is_tried_at_the_next_look(
         with lease(lake_settings.state.database, LEASE) if now == 900 else nullcontext():
             takes[0](MagicMock())
     assert seen == [930.0, 1830.0]
+
+
+def test_retention_begins_soon_after_the_start_and_comes_again_after_an_hour(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, retained, takes = 0.0, list[float](), list[Callable[[Any], bool]]()
+
+    def retain_all(*_: Any, **__: Any) -> list[Any]:
+        retained.append(now)
+        if now == 30:
+            raise LeaseHeldError("Another retention is running.")
+        return []
+
+    monkeypatch.setattr(maintenance_module, "monotonic", lambda: now)
+    monkeypatch.setattr(maintenance_module, "follow", lambda _spark, _name, take, *_, **__: takes.append(take))
+    monkeypatch.setattr(maintenance_module, "retain_all", retain_all)
+    monkeypatch.setattr(MaintenanceQuery, "_maintain", lambda *_, **__: True)
+    MaintenanceQuery(lake_settings, ["events"]).start(MagicMock(), Bulletin())
+    for now in (0.0, 30.0, 60.0, 90.0, 900.0, 3630.0, 3660.0, 3690.0):  # noqa: B007 - the fakes read it
+        takes[0](MagicMock())
+    assert retained == [30.0, 60.0, 3660.0]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_error_in_a_contract_leaves_out_the_tables_of_its_stream_only(
+    dry_run: bool, lake_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")
+    for name in ("contracts", "gold"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    mine = ["bronze.events", "gold.user_activity", "ops.schema_changes"]
+    broken = ["bronze.clickstream", "dead_letters.clickstream", "silver.clickstream_late", "ledger.clickstream_silver"]
+    catalog = open_catalog(settings)
+    for table in (*mine, *broken, "gold.page_views"):
+        catalog.create_namespace_if_not_exists(table.partition(".")[0])
+        catalog.create_table(table, pa.schema([("id", pa.int64())]))
+    (tmp_path / "contracts" / "clickstream.yaml").write_text("kind: [")
+    seen: list[str] = []
+
+    def see(_spark: Any, name: str, *_: Any, **__: Any) -> Maintained:
+        seen.append(name)
+        return Maintained(name, Size(0, 0, 0), Size(0, 0, 0))
+
+    for module in (maintain_module, maintenance_module):
+        monkeypatch.setattr(module, "maintain_table", see)
+        monkeypatch.setattr(module, "prepare", lambda _: None)
+    monkeypatch.setattr(run_module, "start_session", MagicMock())
+    monkeypatch.setattr(cli_module, "load_settings", lambda: settings)
+    monkeypatch.setattr(cli_module, "_check", lambda _: None)
+    ended = CliRunner().invoke(cli_module.app, ["maintain", *["--dry-run"] * dry_run])
+    assert seen == mine
+    assert ended.exit_code == 2
+    assert f"The tables of clickstream were not maintained: {tmp_path}/contracts/clickstream.yaml" in ended.stderr
+
+    seen.clear()
+    assert CliRunner().invoke(cli_module.app, ["maintain", "events", "clickstream"]).exit_code != 0
+    assert seen == []
+
+    monkeypatch.setattr(maintenance_module, "growth", lambda *_: Growth())
+    monkeypatch.setattr(maintenance_module, "open_table", lambda *_: None)
+    query = MaintenanceQuery(settings, ["clickstream", "events"])
+    with capture_logs() as logged:
+        query._maintain(MagicMock(), Bulletin(), is_time=False)
+        assert logged == []
+        query._maintain(MagicMock(), Bulletin(), is_time=True)
+    assert seen == mine[:2]
+    (line,) = logged
+    assert (line["event"], line["stream"]) == ("maintenance failed", "clickstream")
+    assert "clickstream.yaml" in line["problem"]
+
+
+def test_no_orphan_file_is_removed_beside_files_of_a_dropped_table_that_a_backup_needs(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, schema = open_catalog(lake_settings), pa.schema([("id", pa.int64())])
+    catalog.create_namespace("silver")
+    for name in ("dropped", "other"):
+        catalog.create_table(f"silver.{name}", schema).append(schema.empty_table())
+    until = int((time.time() + 3600) * 1000)
+    change_tag(catalog, "silver.dropped", f"{OF_BACKUP}one", lambda found: tag_of(found["snapshots"][0], until))
+    catalog.drop_table("silver.dropped")
+    catalog.create_table("silver.dropped", schema)
+    seen: list[str] = []
+
+    def opened(_spark: Any, name: str, _query: str) -> Any:
+        return SimpleNamespace(
+            name=name, property=lambda _: None, metadata=lambda: newest_metadata(catalog, name)[1], loaded=None
+        )
+
+    monkeypatch.setattr(maintain_module, "open_table", opened)
+    monkeypatch.setattr(maintain_module, "_size", lambda _: Size(1, 1, 1))
+    for name in ("prepare", "_compact", "_expire"):
+        monkeypatch.setattr(maintain_module, name, lambda *_, **__: None)
+    monkeypatch.setattr(maintain_module, "remove_orphans", lambda table, *_, **__: seen.append(table.name) or 0)
+    done = maintain(lake_settings, [], MagicMock())
+    assert seen == ["silver.other"]
+    said = [line for line in lines(done, dry_run=False) if line.startswith("  ")]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "  Orphan files are not looked for: the folder has files of a dropped table, kept by 1 ba"
+    )
+
+
+def test_a_lake_without_any_valid_contract_reports_these(lake_settings: Settings, tmp_path: Path) -> None:
+    settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path)
+    (tmp_path / "events.yaml").write_text("kind: [")
+    found: list[str] = []
+    assert maintain(settings, [], MagicMock(), lambda stream, _: found.append(stream)) == []
+    assert found == ["events"]
 
 
 def check_shared_folders(filled: Settings, session_of: SessionOf) -> None:
