@@ -53,17 +53,17 @@ def check_time(table: str, metadata: Mapping[str, Any], commit_ms: int) -> None:
 
 def check_commits(catalog: "Catalog") -> None:
     """Let the client of a catalog refuse commits that :func:`check_time` refuses, before it writes metadata."""
-    commit: Any = catalog.commit_table
+    client: Any = type(catalog)
 
-    @wraps(commit)
+    @wraps(client.commit_table)
     def checked(table: "Table", requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
         times = [update.snapshot.timestamp_ms for update in updates if update.action == "add-snapshot"]
         check = _Check(".".join(table.name()), times)
         if hasattr(catalog, "engine"):  # an SQL catalog reads the table again, and validates the requirements with it
-            return commit(table, (*requirements, check), updates)
-        if times:  # the server of a REST catalog sets all other times
+            requirements = (*requirements, check)
+        elif times:  # the server of a REST catalog sets all other times
             check.validate(table.metadata)
-        return commit(table, requirements, updates)
+        return client.commit_table(catalog, table, requirements, updates)
 
     vars(catalog)["commit_table"] = checked
 

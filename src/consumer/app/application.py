@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import structlog
@@ -24,7 +26,7 @@ from lakeproof.state.lease import Lease, LeaseHeldError, lease
 log = structlog.get_logger()
 
 STOPPING = "stopping: finishing the micro-batch"
-"""Log event after a signal. The signal's handler does not log: the main thread may hold the lock of the log."""
+"""Log event for a signal."""
 _POLL_SECONDS = 0.2
 _IDLE_POLL_SECONDS = 0.05
 
@@ -212,15 +214,8 @@ def _wait_until_done(
     with ThreadPoolExecutor(len(running)) as pool:
         for name in running:
             draining[name] = pool.submit(drain, name)
-        has_said = False
-        while True:
-            done, left = wait(draining.values(), _POLL_SECONDS, FIRST_EXCEPTION)
-            if bulletin.is_stopping and not has_said:
-                log.info(STOPPING)
-                has_said = True
-            failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
-            if failed or not left:
-                break
+        done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
+        failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
         if failed:
             bulletin.stop()  # the other queries process nothing more; the pool waits for them
     return failed
@@ -233,7 +228,6 @@ def _wait_for_the_end(running: Mapping[str, Running], bulletin: Bulletin) -> str
         ended = next((name for name, query in running.items() if query.has_ended), None)
         if ended and not bulletin.is_stopping:
             return ended
-    log.info(STOPPING)
     _wait_until_idle(running)
     return next((name for name, query in running.items() if query.has_ended and query.failure()), None)
 
@@ -264,15 +258,24 @@ def _named(query: Query, error: LakeproofError, queries: int) -> LakeproofError:
 @contextmanager
 def _bulletin() -> Iterator[Bulletin]:
     """Let a signal stop the queries; a second one ends the program at once."""
-    bulletin = Bulletin()
+    bulletin, signals = Bulletin(), SimpleQueue[bool]()
 
     def stop(number: int, _frame: Any) -> None:
         if bulletin.is_stopping:
             end_at_once(number)
         bulletin.stop()
+        signals.put(True)
+
+    def say() -> None:
+        if signals.get():
+            log.info(STOPPING)
+
+    # A handler must not log: the main thread, in which it runs, may hold the lock of the log.
+    Thread(target=say, name="signals", daemon=True).start()
 
     with ending_signals(stop):
         try:
             yield bulletin
         finally:
             bulletin.stop()  # for the monitor, which outlives the queries
+            signals.put(False)

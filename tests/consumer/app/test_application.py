@@ -1,9 +1,11 @@
 """Several queries run in one application: each has its own pool, settings and lease, and all end together."""
 
 import json
+import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 
-from consumer.app.application import Query, _wait_for_the_end, run_queries
+from consumer.app.application import STOPPING, Query, _bulletin, _wait_for_the_end, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.running import Running, SparkQueries
 from consumer.app.trigger import Trigger
@@ -280,3 +282,19 @@ def test_a_query_that_ends_as_the_signal_comes_has_not_failed() -> None:
 
     query: Any = Ended()
     assert _wait_for_the_end({"query": query}, bulletin) is None
+
+
+def test_a_signal_is_told_even_if_the_main_thread_holds_the_lock_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, told = threading.Lock(), threading.Event()
+
+    def info(event: str) -> None:
+        assert lock.acquire(timeout=60)
+        assert event == STOPPING
+        told.set()
+
+    monkeypatch.setattr("consumer.app.application.log", SimpleNamespace(info=info))
+    with _bulletin() as bulletin:
+        with lock:
+            signal.raise_signal(signal.SIGTERM)
+            assert bulletin.is_stopping
+        assert told.wait(60)
