@@ -13,6 +13,7 @@ from consumer.app.query import LayerQuery
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked
+from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.layers.registry import layers_of
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
@@ -35,7 +36,7 @@ def main() -> None:
         layers = layers_of(Asked(settings, contracts, [STREAM], [product]))
         queries += [LayerQuery(settings, layer, trigger) for layer in layers]
         tables |= {"silver": f"silver.{STREAM}", "gold": f"gold.{PRODUCT}"}
-    run_queries(settings, queries, lambda: spark, available_now=True)
+    run_queries(settings, queries, lambda: warm_up_beside(spark), available_now=True)
     seconds = time.monotonic() - began
     spark.stop()
     print(json.dumps({"seconds": seconds} | count(settings, **tables)))

@@ -17,6 +17,7 @@ from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
+from consumer.layers.bronze.tasks import warm_up_beside
 from lakeproof.settings import load_settings
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.local import local_path
@@ -41,7 +42,7 @@ def main() -> None:
         began = time.perf_counter()
         with capture_logs() as logged, timed_looks(lambda seconds: reports.append(_report(seconds, memory))):
             query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
-            run_queries(settings, [query], lambda: spark, available_now=True)
+            run_queries(settings, [query], lambda: warm_up_beside(spark), available_now=True)
         seconds = time.perf_counter() - began
         taken = [line for line in logged if line["event"] == "micro-batch"]
     spark.stop()

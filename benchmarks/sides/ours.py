@@ -8,6 +8,7 @@ from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
+from consumer.layers.bronze.tasks import warm_up_beside
 from lakeproof.settings import load_settings
 
 STREAM = "events"
@@ -19,7 +20,7 @@ def main() -> None:
     spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     began = time.monotonic()
     query = BronzeQuery(settings, STREAM, Trigger(available_now=True))
-    run_queries(settings, [query], lambda: spark, available_now=True)
+    run_queries(settings, [query], lambda: warm_up_beside(spark), available_now=True)
     seconds = time.monotonic() - began
     spark.stop()
     counts = count(settings, bronze=f"bronze.{STREAM}", dead_letters=f"dead_letters.{STREAM}")

@@ -148,8 +148,7 @@ def _run(
     def start() -> SparkSession:
         weights = {each.name: each.weight for each in queries}
         session = start_session(settings, f"lakeproof consumer {what}", PLANNING_ONLY, urgent=urgent, weights=weights)
-        warm_up_beside(session)  # while the queries find out where to resume
-        return session
+        return warm_up_beside(session)  # while the queries find out where to resume
 
     try:
         with ExitStack() as around:

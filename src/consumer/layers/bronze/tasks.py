@@ -85,9 +85,10 @@ def warm_up(spark: SparkSession) -> None:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_nothing)
 
 
-def warm_up_beside(spark: SparkSession) -> None:
-    """Run :func:`warm_up` in the background, beside other work."""
+def warm_up_beside(spark: SparkSession) -> SparkSession:
+    """Run :func:`warm_up` in the background, beside other work; return the session."""
     Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+    return spark
 
 
 def write_judged(spark: SparkSession, parts: Sequence[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
