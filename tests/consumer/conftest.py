@@ -86,3 +86,11 @@ def drain_directly(session_of: SessionOf) -> Drain:
         direct.drain_directly(session_of(settings), changed(settings, LAKE_SETTLE_SECONDS=0), stream)
 
     return run
+
+
+@pytest.fixture
+def landing(lake_settings: Settings) -> Path:
+    """Return the landing folder of the stream `events`."""
+    folder = lake_settings.home / "landing" / "events"
+    folder.mkdir(parents=True)
+    return folder

@@ -87,6 +87,14 @@ def writer(settings: Settings) -> CheckpointWriter:
     return CheckpointWriter(settings, QUERY, landing_position)
 
 
+def begin_second(settings: Settings) -> None:
+    """Let a writer record a micro-batch, and begin a second one."""
+    first = writer(settings)
+    first.begin(offset(0), offset(10))
+    first.commit()
+    first.begin(offset(10), offset(20))
+
+
 def numbers(settings: Settings, folder: str) -> list[int]:
     root = f"{settings.state.checkpoints}/{QUERY}"
     paths = [file.uri.split("/") for file in open_storage(root, settings.s3).list()]
@@ -108,19 +116,13 @@ def test_each_micro_batch_is_recorded_before_it_begins_and_once_it_is_done(setti
 
 
 def test_a_micro_batch_that_was_only_begun_is_replaced(settings: Settings) -> None:
-    first = writer(settings)
-    first.begin(offset(0), offset(10))
-    first.commit()
-    first.begin(offset(10), offset(20))
+    begin_second(settings)
     assert writer(settings).begin(offset(10), offset(15)) == 1
     assert read_checkpoint(settings, QUERY) == Checkpoint(at(10), at(15), committed=False)
 
 
 def test_a_micro_batch_of_which_only_the_commit_was_missing_is_committed(settings: Settings) -> None:
-    first = writer(settings)
-    first.begin(offset(0), offset(10))
-    first.commit()
-    first.begin(offset(10), offset(20))
+    begin_second(settings)
     assert writer(settings).begin(offset(20), offset(30)) == 2
     assert numbers(settings, "commits") == [0, 1]
     assert read_checkpoint(settings, QUERY) == Checkpoint(at(20), at(30), committed=False)

@@ -52,13 +52,6 @@ def event(**changes: Any) -> bytes:
     return json.dumps(EVENT | changes).encode()
 
 
-@pytest.fixture
-def landing(lake_settings: Settings) -> Path:
-    folder = lake_settings.home / "landing" / "events"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def units(settings: Settings) -> dict[str, list[tuple[int, str | None]]]:
     """Return every unit of both tables by source: (position, reasons or None)."""
     found: dict[str, list[tuple[int, str | None]]] = {}

@@ -46,13 +46,6 @@ def drain(drain_directly: Drain) -> Drain:
 
 
 @pytest.fixture
-def landing(lake_settings: Settings) -> Path:
-    folder = lake_settings.home / "landing" / "events"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that lets the next run crash before its append number `count`, and later runs not."""
     return crash_before(monkeypatch)

@@ -29,13 +29,6 @@ def drain(drain_directly: Drain) -> Drain:
 
 
 @pytest.fixture
-def landing(lake_settings: Settings) -> Path:
-    folder = lake_settings.home / "landing" / "events"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def crash(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that lets the next run fail at one of the steps in `CRASHES`."""
     real = base.append_once

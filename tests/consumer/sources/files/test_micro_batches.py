@@ -16,13 +16,6 @@ MANY_BYTES = 1 << 30
 
 
 @pytest.fixture
-def landing(lake_settings: Settings) -> Path:
-    folder = lake_settings.home / "landing" / "events"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def log(lake_settings: Settings) -> LandingLog:
     return LandingLog(lake_settings.state.database, "events")
 
