@@ -45,8 +45,8 @@ class Following:
         self._at_once = at_once
         self._ending = Event()
         self._changed = Condition()
-        self._looks = 0  # number of looks that found nothing
-        self._is_awaited = False
+        # Looks by their numbers: the newest one, the newest one that found nothing, and the one that `drain` waits for.
+        self._newest = self._found_nothing = self._awaited = 0
         self._taking = False
         self._error: Exception | None = None
         # Spark's thread class, so that it inherits the pool of the thread that starts it.
@@ -70,9 +70,8 @@ class Following:
     def drain(self) -> None:
         """Wait until a look that starts after this call finds nothing."""
         with self._changed:
-            enough = self._looks + (2 if self._taking else 1)
-            self._is_awaited = True
-            self._changed.wait_for(lambda: self._looks >= enough or self.has_ended or self._error)
+            awaited = self._awaited = self._newest + 1
+            self._changed.wait_for(lambda: self._found_nothing >= awaited or self.has_ended or self._error)
         if self._error:
             raise self._error
 
@@ -86,13 +85,13 @@ class Following:
             while not self._ending.is_set():
                 began, seen = monotonic(), self._news()
                 with self._changed:
+                    self._newest += 1
                     self._taking = not self._is_stopping()
-                    self._is_awaited = False
                 took = self._taking and self._take()
                 with self._changed:
                     self._taking = False
                     if not took:
-                        self._looks += 1
+                        self._found_nothing = self._newest
                     self._changed.notify_all()
                 if not self._at_once:
                     self._ending.wait(max(self._every - (monotonic() - began), 0 if took else _NEWS_POLL_SECONDS))
@@ -106,7 +105,7 @@ class Following:
 
     def _wait_for_news(self, seen: object) -> None:
         end = monotonic() + max(self._every, _NEWS_POLL_SECONDS)
-        while self._news() == seen and not self._is_awaited and (left := end - monotonic()) > 0:
+        while self._news() == seen and self._found_nothing >= self._awaited and (left := end - monotonic()) > 0:
             if self._ending.wait(min(left, _NEWS_POLL_SECONDS)):
                 return
 

@@ -127,6 +127,24 @@ def test_a_look_that_began_before_does_not_count(work: Work, following: Followin
     assert work.taken == 4
 
 
+def test_a_drain_during_a_look_that_takes_something_does_not_wait_for_the_trigger(
+    work: Work, bulletin: Bulletin
+) -> None:
+    work.gate.clear()
+    query = following_of(bulletin, work.take, 600)
+    waiting = threading.Thread(target=query.drain, daemon=True)
+    try:
+        time.sleep(0.1)  # it is within its first look
+        waiting.start()
+        time.sleep(0.1)
+        work.gate.set()
+        waiting.join(60)
+        assert not waiting.is_alive()
+        assert work.taken == 3
+    finally:
+        query.stop()
+
+
 def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, bulletin: Bulletin) -> None:
     following.drain()
     bulletin.stop()

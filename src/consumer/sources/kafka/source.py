@@ -288,9 +288,14 @@ def advanced(start: Offsets, ends: Mapping[int, int], most: int) -> Offsets:
     waiting = {partition: end - start.next(partition) for partition, end in ends.items()}
     total = sum(count for count in waiting.values() if count > 0)
     offsets = dict(start.entries)
+    passed = dealt = 0
     for partition, count in waiting.items():
         if count > 0:
-            offsets[partition] = start.next(partition) + min(count, max(count * most // total, 1))
+            passed += count
+            # What rounding takes from a partition goes to the next one: no rest is left for another micro-batch.
+            share = passed * most // total - dealt
+            dealt += share
+            offsets[partition] = start.next(partition) + min(count, max(share, 1))
     return replace(start, entries=Offsets.of(start.topic, offsets).entries)
 
 

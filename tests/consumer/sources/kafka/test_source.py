@@ -260,6 +260,16 @@ def test_a_position_moves_to_the_ends_of_all_partitions(begin: list[int], more: 
     assert {partition: at.next(partition) for partition in ends} == ends
 
 
+@given(
+    waiting=st.lists(st.integers(0, 1_000), min_size=1, max_size=9).filter(lambda counts: sum(counts) > 0),
+    most=st.integers(1, 2_000),
+)
+def test_a_micro_batch_is_full_while_enough_is_waiting(waiting: list[int], most: int) -> None:
+    moved = advanced(Offsets.of("t", {}), dict(enumerate(waiting)), most)
+    taken = sum(moved.next(partition) for partition in range(len(waiting)))
+    assert min(most, sum(waiting)) <= taken <= most + len(waiting)
+
+
 def test_a_partition_that_ends_before_the_position_is_not_taken_back() -> None:
     at = Offsets.of("t", {0: 5, 1: 5})
     assert advanced(at, {0: 3, 1: 6}, 100) == Offsets.of("t", {0: 5, 1: 6})
