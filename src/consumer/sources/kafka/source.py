@@ -302,11 +302,12 @@ def advanced(start: Offsets, ends: Mapping[int, int], most: int) -> Offsets:
 def cut(parts: Sequence[OffsetRange], pieces: int) -> list[OffsetRange]:
     """Split ranges into about `pieces` pieces of about the same number of offsets, the largest first."""
     total = sum(part.size for part in parts)
-    size = max(_OFFSETS_PER_PIECE, -(-total // max(pieces, 1)))
+    wanted = max(_OFFSETS_PER_PIECE, -(-total // max(pieces, 1)))
     found = []
     for part in parts:
         # Lost offsets are one dead letter, regardless of the number of tasks.
         begin = min(part.first, part.end) if part.given_up else part.start
         found += [replace(part, end=begin)] * part.given_up
+        size = max(-(-(part.end - begin) // max(round((part.end - begin) / wanted), 1)), 1)
         found += [replace(part, start=start, end=min(start + size, part.end)) for start in range(begin, part.end, size)]
     return sorted(found, key=lambda piece: -piece.size)

@@ -39,6 +39,12 @@ def test_pieces_are_the_whole_once(parts: list[OffsetRange], pieces: int) -> Non
     assert len(found) <= 2 * len(parts) + 2 * pieces
 
 
+@pytest.mark.parametrize(("sizes", "pieces"), [([25_100, 24_800, 25_050, 25_050], 4), ([100_000], 4), ([19_000, 1], 2)])
+def test_ranges_of_about_the_same_size_make_no_small_pieces(sizes: list[int], pieces: int) -> None:
+    parts = [OffsetRange("t", partition, 5, 5 + size, 5) for partition, size in enumerate(sizes)]
+    assert len(cut(parts, 4)) == pieces
+
+
 def test_a_range_is_read_to_its_end_and_no_further(kafka: KafkaServer) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(number) for number in range(6)], headers=[("a", b"1")])
