@@ -5,4 +5,8 @@ PYTHONPATH=$(printf '%s' "$PYTHONPATH" | tr ':' '\n' | grep -v '/python/lib/[^/]
 export PYTHONPATH
 # NumPy's linear algebra, which nothing here uses, would start a thread for each core: a third of such a start.
 export OPENBLAS_NUM_THREADS=1
+# The driver has started a process that becomes the daemon, with the imports done.
+if [ -n "$LAKEPROOF_DAEMON" ] && [ "$*" = "-m consumer.app.worker_daemon pyspark.worker" ]; then
+  "$LAKEPROOF_PYTHON" -I -S "${0%worker.sh}app/hand_over.py" "$LAKEPROOF_DAEMON" && exit
+fi
 exec nice -n "${LAKEPROOF_NICENESS:-0}" "$LAKEPROOF_PYTHON" "$@"

@@ -6,7 +6,10 @@ LAKE_SPARK_WITHOUT turns off shortcuts by name: see docs/decisions/0007-quick-st
 import gc
 import logging
 import os
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -27,7 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from consumer.app.cluster import check_executors, check_image, java_property, submitted_gateway, watch_executors
-from consumer.iceberg.jvm import first_cause
+from consumer.iceberg.jvm import first_cause, import_classes
 from consumer.iceberg.memory import MEMORY
 from consumer.spreading import Broadcasts
 from lakeproof.catalog import HIDDEN, spark_properties
@@ -122,6 +125,7 @@ def start_session(
             check_executors(session.sparkContext, settings)
             _ENDS.callback(watch_executors(session.sparkContext, own.master))
         if is_new:
+            import_classes(session)
             _collect_often()
     except PySparkRuntimeError as error:
         raise UnavailableError(
@@ -229,6 +233,9 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
     end_session()  # remains of a stopped session
     interrupted = signal.getsignal(signal.SIGINT)
+    if gateway is None and not settings.spark.is_remote and settings.spark.takes("workers"):
+        with suppress(OSError):  # such as a path that is too long for a socket: the JVM starts a daemon itself
+            os.environ["LAKEPROOF_DAEMON"] = _daemon_ahead()
     quiet = settings.spark.takes("gateway")
     if gateway is None:
         gateway = _launched_apart(conf) if quiet else launch_gateway(conf)  # type: ignore[no-untyped-call]
@@ -254,6 +261,7 @@ def _without_keys(settings: Settings) -> Settings:
 
 
 def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
+    _end_accumulators(session.sparkContext)
     with suppress(Py4JError, OSError):  # the JVM may have ended before
         session.stop()
         gateway.shutdown()
@@ -261,6 +269,14 @@ def _end_jvm(gateway: JavaGateway, session: SparkSession) -> None:
         gateway.proc.stdin.close()
         gateway.proc.wait(_EXIT_SECONDS)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def _end_accumulators(context: SparkContext) -> None:
+    """End PySpark's server of accumulators, beside the JVM: once a task has run, it notices its end a second late."""
+    server = context._accumulatorServer
+    if server:
+        context._accumulatorServer = None  # type: ignore[assignment]  # as after its end
+        Thread(target=server.shutdown, name="accumulators", daemon=True).start()
 
 
 def _silence(context: SparkContext) -> None:
@@ -301,6 +317,34 @@ def _launched_apart(conf: SparkConf) -> JavaGateway:
         raise
     finally:
         os.close(theirs)
+
+
+def _daemon_ahead() -> str:
+    """Start the daemon of Spark's workers beside the JVM, which takes as long; return the path of its socket."""
+    folder = tempfile.mkdtemp(prefix="lakeproof-")
+    _ENDS.callback(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/daemon"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(1)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumer.app.worker_daemon", str(listening.fileno())],
+            # As Spark starts it: Python reads these at its start only.
+            env=os.environ | {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listening.fileno()],
+            process_group=0,
+        )
+    _ENDS.callback(_end_daemon, process)
+    return path
+
+
+def _end_daemon(process: subprocess.Popen[bytes]) -> None:
+    """End the daemon, also if no task has run and it still imports."""
+    process.terminate()
+    process.communicate(timeout=_EXIT_SECONDS)
 
 
 def _forward(stream: int) -> None:

@@ -1,10 +1,11 @@
 """Access to the JVM beyond PySpark's interface: classes, collections, sessions and errors."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from typing import Any
 
-from py4j.java_gateway import JavaMember
+from py4j.java_gateway import JavaMember, java_import
 from py4j.protocol import STATIC_PREFIX, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
@@ -27,15 +28,34 @@ MISSING = (
 """Exceptions for a missing file."""
 
 
+_OF_EACH_JOB = (
+    "org.apache.spark.api.python.PythonRDD",
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.api.python.SimplePythonFunction",
+)
 _INVALID = "java.lang.IllegalArgumentException"
 _SPARK = "org.apache.spark.SparkException"
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """Find a class of the JVM by its full name."""
+    return _class_of(spark._jvm, name)
+
+
+@cache  # each search is a call to the JVM
+def _class_of(jvm: Any, name: str) -> Any:
     # `jvm.org.apache.iceberg` would look up each part of the name, and the JVM would search for it in all jars, in each
     # package that PySpark imports.
-    return getattr(spark._jvm, name)
+    return getattr(jvm, name)
+
+
+def import_classes(spark: SparkSession) -> None:
+    """Import classes by name that PySpark uses for each job without their package.
+
+    For such a class, the JVM would search in all jars for each package before, of those that PySpark imports.
+    """
+    for name in _OF_EACH_JOB:
+        java_import(spark._jvm, name)
 
 
 def static_method(spark: SparkSession, name: str, method: str) -> Any:

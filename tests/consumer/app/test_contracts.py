@@ -81,6 +81,19 @@ def test_errors_of_the_accumulators_server_can_be_silenced(spark: SparkSession) 
     assert server.handle_error(None, None) is None
 
 
+def test_the_server_of_accumulators_can_end_beside_the_session(spark: SparkSession) -> None:
+    """``SparkContext.stop`` shuts down ``_accumulatorServer`` unless it is None, as after its end."""
+    source = inspect.getsource(SparkContext.stop)
+    assert 'getattr(self, "_accumulatorServer", None)' in source
+    assert "self._accumulatorServer = None" in source
+
+
+def test_classes_that_pyspark_names_without_their_package_are_found(spark: SparkSession) -> None:
+    """PySpark calls them for each job; see ``import_classes``."""
+    for name in ("PythonRDD", "PythonUtils", "SimplePythonFunction"):
+        assert getattr(spark._jvm, name)._fqn == f"org.apache.spark.api.python.{name}"
+
+
 def test_py4j_logs_to_the_root_logger() -> None:
     """Py4J calls ``logging.info`` in its module java_gateway: the filter on the root logger checks the module."""
     import py4j.java_gateway as module

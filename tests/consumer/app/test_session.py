@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.lakes import changed, variables
 
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
-from consumer.app.session import _forward, pools_with
+from consumer.app.session import _daemon_ahead, _forward, pools_with
 from consumer.app.trigger import Trigger
 from lakeproof.settings import Settings
 
@@ -38,6 +39,15 @@ def test_workers_run_this_python_with_the_installed_pyspark(spark: SparkSession)
     assert ".zip" not in package
 
 
+def workers(spark: SparkSession) -> list[psutil.Process]:
+    """Return the Python workers and the daemon that forked them, after a task."""
+    (worker,) = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getpid()).collect()
+    daemon = psutil.Process(worker).parent()
+    assert daemon
+    assert "consumer.app.worker_daemon" in daemon.cmdline()
+    return [daemon, *daemon.children(recursive=True)]
+
+
 def listening_addresses(process: psutil.Process) -> set[str]:
     return {
         connection.laddr.ip for connection in process.net_connections("tcp") if connection.status == psutil.CONN_LISTEN
@@ -49,7 +59,7 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
     jvm = psutil.Process(gateway.proc.pid)
     listening = listening_addresses(jvm)
     assert listening
-    for worker in jvm.children(recursive=True):
+    for worker in [*jvm.children(recursive=True), *workers(spark)]:
         with suppress(psutil.NoSuchProcess):  # a worker of an earlier test that is just ending
             listening |= listening_addresses(worker)
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening
@@ -57,13 +67,11 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
 
 def test_signals_to_our_group_do_not_reach_the_jvm(spark: SparkSession) -> None:
     gateway: Any = SparkContext._gateway
-    for process in (
-        gateway.proc.pid,
-        *(each.pid for each in psutil.Process(gateway.proc.pid).children(recursive=True)),
-    ):
+    jvm = psutil.Process(gateway.proc.pid)
+    for process in [jvm, *jvm.children(recursive=True), *workers(spark)]:
         with suppress(ProcessLookupError):
-            assert os.getsid(process) != os.getsid(0)
-            assert os.getpgid(process) != os.getpgid(0)
+            assert os.getpgid(process.pid) != os.getpgid(0)
+    assert os.getsid(jvm.pid) != os.getsid(0)
 
 
 def test_local_files_are_written_without_starting_processes(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,9 +126,14 @@ def test_what_the_jvm_says_is_a_line_of_a_log_that_is_json(monkeypatch: pytest.M
 
 def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> None:
     """Only the JVM and its workers inherit the variables that they need, including secrets."""
-    assert not {"PYSPARK_PYTHON", "SPARK_LOCAL_IP", "LAKEPROOF_PYTHON", "LAKEPROOF_NICENESS", "LAKEPROOF_LAUNCH"} & {
-        *os.environ
-    }
+    assert not {
+        "PYSPARK_PYTHON",
+        "SPARK_LOCAL_IP",
+        "LAKEPROOF_PYTHON",
+        "LAKEPROOF_NICENESS",
+        "LAKEPROOF_LAUNCH",
+        "LAKEPROOF_DAEMON",
+    } & {*os.environ}
     gateway: Any = SparkContext._gateway
     assert psutil.Process(gateway.proc.pid).environ()["LAKEPROOF_PYTHON"] == sys.executable
 
@@ -221,3 +234,12 @@ def comparable(settings: Settings, table: str) -> list[str]:
     own |= {"bronze_hash", "dead_letters_hash"}  # hashes of rows with _ingested_at
     found = [{name: value for name, value in row.items() if name not in own} for row in rows(settings, table)]
     return sorted(json.dumps(row, default=str, sort_keys=True) for row in found)
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_an_error_that_the_start_ignores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 100)))
+    (tmp_path / ("x" * 100)).mkdir()
+    with pytest.raises(OSError, match="too long"):
+        _daemon_ahead()
