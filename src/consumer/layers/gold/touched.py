@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _DAY = 86_400_000_000
 _EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
+_NUMBER = "_number"
 _MAX_WINDOWS = 1_000_000
 """Maximum number of windows that are sent to every task; beyond it, all windows between them count as touched."""
 
@@ -51,12 +52,19 @@ class Windows:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """Return the rows, given with start and keys of a window, that are in one of the windows."""
-        begins: Any = rows[START]
-        inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
-        found = rows.filter(reduce(pc.or_, inside))
         if self.texts is None:
-            return found
-        return found.filter(pc.is_in(window_texts(found), value_set=self.texts))
+            begins: Any = rows[START]
+            inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
+            return rows.filter(reduce(pc.or_, inside))
+        # Many rows have the same window: the text of each window is made once.
+        places = rows.select([START, *_keys(rows)]).append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
+        windows = places.group_by(places.column_names[:-1]).aggregate([(_NUMBER, "list")])
+        found = windows.filter(pc.is_in(window_texts(windows), value_set=self.texts))
+        if found.num_rows == windows.num_rows:
+            return rows
+        is_found = np.zeros(rows.num_rows, np.bool_)
+        is_found[pc.list_flatten(found[f"{_NUMBER}_list"]).to_numpy()] = True
+        return rows.filter(pa.array(is_found))
 
     def spans(self, product: Product) -> list[Span]:
         """Return the spans of time that they cover, ascending and without overlaps."""
@@ -79,9 +87,12 @@ def closed_between(product: Product, before: int | None, horizon: int) -> Window
 
 def window_texts(rows: pa.Table) -> Any:
     """Return the text of the start and the keys of each row of :func:`~gold.columns.in_windows`."""
-    keys = [name for name in rows.column_names if name.startswith("_key")]
-    columns = [rows[name].combine_chunks() for name in (START, *keys)]
+    columns = [rows[name].combine_chunks() for name in (START, *_keys(rows))]
     return texts_of(columns).cast(pa.binary())
+
+
+def _keys(rows: pa.Table) -> list[str]:
+    return [name for name in rows.column_names if name.startswith("_key")]
 
 
 def rows_in_windows(silver: Scan, product: Product) -> int:
@@ -97,7 +108,9 @@ def remembered(spark: SparkSession, silver: Scan, product: Product, event_time: 
     if not fits.files or rest.files:
         return None
     kind = (product, event_time)
-    return derived(spark, fits, lambda batch: in_windows(batch, product, event_time), kind)
+    return derived(
+        spark, fits, lambda batch: in_windows(batch, product, event_time), kind, repeats=product.window.overlap
+    )
 
 
 def places_of(

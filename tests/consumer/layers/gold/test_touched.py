@@ -4,11 +4,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.consumer.layers.gold.lakes import SILVER, SPENDING, orders_lake, write_product
 
 from consumer.iceberg.marker import Committed, Marker, property_of
-from consumer.layers.gold.touched import ALL_WINDOWS, rows_of, silver_rows
+from consumer.layers.gold.touched import ALL_WINDOWS, Windows, rows_of, silver_rows, window_texts
 from consumer.layers.silver.compared import kept_before, kept_scan
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -65,3 +68,22 @@ def test_silver_notices_an_older_state_of_itself(lake: Settings, product: Produc
         kept_scan(catalog, contract, SILVER.kept, 4, None)
     with pytest.raises(UnavailableError, match=r"newest state of silver\.orders yet"):
         kept_before(SPARK, catalog, contract, SILVER.kept, 3, 4, None)
+
+
+WINDOWS = st.tuples(st.integers(0, 2), st.none() | st.text("ab", max_size=2), st.none() | st.integers(0, 1))
+
+
+def table_of(windows: list[tuple[int, str | None, int | None]]) -> pa.Table:
+    starts, texts, numbers = zip(*windows, strict=True) if windows else ((), (), ())
+    keys = {"_key0": pa.array(texts, pa.string()), "_key1": pa.array(numbers, pa.int64())}
+    return pa.table({"_start": pa.array(starts, pa.int64()), **keys, "row": pa.array(range(len(windows)), pa.int64())})
+
+
+@given(rows=st.lists(WINDOWS, max_size=12), wanted=st.lists(WINDOWS, min_size=1, max_size=6))
+def test_rows_of_touched_windows_are_found_in_their_order(
+    rows: list[tuple[int, str | None, int | None]], wanted: list[tuple[int, str | None, int | None]]
+) -> None:
+    windows = Windows([(0, 3)], window_texts(table_of(wanted)))
+    found = windows.of(table_of(rows))
+    assert found["row"].to_pylist() == [number for number, window in enumerate(rows) if window in wanted]
+    assert found.schema == table_of(rows).schema
