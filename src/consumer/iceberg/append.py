@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from consumer.iceberg.data_files import DataFile, Target
 from consumer.iceberg.jvm import MISSING, elements, exception_class, is_invalid, java_class
 from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
+from consumer.iceberg.memory import MEMORY
 from consumer.iceberg.newest import newest_marker, spark_state
 from lakeproof.catalog import CATALOG
 from lakeproof.clocks import check_time, now_ms
@@ -125,6 +126,7 @@ class OpenTable:
             day_of=schema.find_column_name(day.sourceId()) or "",
             partition=day.name(),
             renamed=self.renamed(),
+            derivations=MEMORY.wanted(self.name),
         )
 
     def _undo(self, schema: Schema) -> str:
@@ -254,6 +256,8 @@ def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
         metrics = statistics.footerMetrics(footer, nothing.empty(), bounds)
         data_file = data_files.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
         found.append(data_file.withPartitionPath(file.partition).build())
+        if file.derived:
+            MEMORY.keep(str(found[-1].location()), file.derived)  # readers know the file by this URI
     return found
 
 

@@ -1,7 +1,7 @@
 """Parquet data files, written where the rows are; a commit of the driver adds them to the table."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 
+from consumer.iceberg.derivation import Derivation, Deriving
 from lakeproof.addresses import encoded
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import S3Settings
@@ -38,6 +39,7 @@ class Target:
     day_of: str  # the path of the timestamp whose day is the partition: ``event.timestamp``
     partition: str
     renamed: Mapping[str, str] = field(default_factory=dict)  # renamed columns by their former names
+    derivations: Sequence[Derivation] = ()  # what readers in this program want to know of each data file
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,28 @@ class DataFile:
     size: int
     partition: str  # as Iceberg writes it: ``field=2026-11-21``
     footer: bytes
+    derived: Mapping[Hashable, pa.Table] = field(default_factory=dict, compare=False)  # results by their keys
+
+
+class _OpenFile:
+    """A data file in memory, and what is derived from its rows."""
+
+    def __init__(self, target: Target) -> None:
+        self._buffer = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._buffer, target.schema, compression="zstd")
+        self._deriving = [Deriving(each) for each in target.derivations]
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
+        for each in self._deriving:
+            each.add(rows)
+
+    def close(self) -> bytes:
+        self._writer.close()
+        return self._buffer.getvalue().to_pybytes()
+
+    def derived(self) -> dict[Hashable, pa.Table]:
+        return {key: table for each in self._deriving for key, table in each.result().items()}
 
 
 class DataFileWriter:
@@ -58,7 +82,7 @@ class DataFileWriter:
         self._storage = storage
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._open: dict[str, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
+        self._open: dict[str, _OpenFile] = {}
         self._written: list[DataFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -87,19 +111,17 @@ class DataFileWriter:
             if day not in self._open:
                 if len(self._open) >= _MAX_OPEN:
                     self._close_files()
-                buffer = pa.BufferOutputStream()
-                self._open[day] = (buffer, pq.ParquetWriter(buffer, self._target.schema, compression="zstd"))
-            self._open[day][1].write_table(rows)
+                self._open[day] = _OpenFile(self._target)
+            self._open[day].write(rows)
 
     def _close_files(self) -> None:
         # A finished file is written as a whole: encoded and compressed, it is a tenth of its input.
-        for day, (buffer, writer) in self._open.items():
-            writer.close()
-            content = buffer.getvalue().to_pybytes()
+        for day, file in self._open.items():
+            content = file.close()
             partition = f"{self._target.partition}={day}"
             uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
             self._storage.write_new(encoded(uri), content)  # storage decodes percent signs, Iceberg does not
-            self._written.append(DataFile(uri, len(content), partition, _footer(content)))
+            self._written.append(DataFile(uri, len(content), partition, _footer(content), file.derived()))
         self._open = {}
 
 

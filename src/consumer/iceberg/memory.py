@@ -3,7 +3,7 @@
 Without it, a query that follows a table with small commits would read all its small files again in each micro-batch.
 """
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeVar
@@ -13,12 +13,15 @@ from cachetools import TTLCache
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 
+from consumer.iceberg.derivation import Derivation
+
 FoundT = TypeVar("FoundT")
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 ROWS = 1_000_000
 """Maximum number of deleted rows, and of rows of one scan, that are cached."""
 _BYTES = 256 << 20
+_MOST_WANTED = 0.75  # how full the cache of tables may be for writers to add more
 _ENTRIES = 10_000
 # An unused entry expires after this time: files that a compaction has replaced are never read again, and would fill the
 # cache of a stream up to its limits.
@@ -41,6 +44,8 @@ class Memory:
             _BYTES, _IDLE_SECONDS, getsizeof=lambda table: table.nbytes
         )
 
+        self._wanted: TTLCache[tuple[str, Hashable], Derivation] = TTLCache(_ENTRIES, _IDLE_SECONDS)
+
     def entries(self, file: ManifestFile, io: FileIO, discard_deleted: bool) -> list[ManifestEntry]:
         """Return the entries of a manifest."""
         key = file.manifest_path, discard_deleted
@@ -50,15 +55,35 @@ class Memory:
         """Return the deletion vectors of a file."""
         return _found(self._vectors, self._lock, path, read)
 
-    def table(self, path: str, kind: Hashable) -> pa.Table | None:
+    def table(self, path: str, key: Hashable) -> pa.Table | None:
         """Return a cached table; None if it is not in the cache."""
         with self._lock:
-            return _used(self._tables, (path, kind))
+            return _used(self._tables, (path, key))
 
-    def keep(self, path: str, kind: Hashable, table: pa.Table) -> None:
-        """Cache a table that was derived from a data file, unless it is larger than the cache."""
-        with self._lock, suppress(ValueError):
-            self._tables[path, kind] = table
+    def take(self, path: str, key: Hashable) -> pa.Table | None:
+        """Return a cached table that is not needed again, and remove it; None if it is not in the cache."""
+        with self._lock:
+            found: pa.Table | None = self._tables.pop((path, key), None)
+            return found
+
+    def keep(self, path: str, derived: Mapping[Hashable, pa.Table]) -> None:
+        """Cache tables that were derived from a data file by their keys, unless they are larger than the cache."""
+        for key, table in derived.items():
+            with self._lock, suppress(ValueError):
+                self._tables[path, key] = table
+
+    def want(self, table: str, derivation: Derivation) -> None:
+        """Note what a reader derives from each data file of a table, so that writers in this process derive it."""
+        with self._lock:
+            self._wanted[table, derivation.key] = derivation
+
+    def wanted(self, table: str) -> list[Derivation]:
+        """Return what readers have wanted of a table lately; nothing while the cache is almost full."""
+        with self._lock:
+            # The results of a writer that is far ahead would displace each other before they are used.
+            if self._tables.currsize > _MOST_WANTED * self._tables.maxsize:
+                return []
+            return [derivation for (name, _), derivation in self._wanted.items() if name == table]
 
     def forget_files(self, paths: Container[str]) -> None:
         """Forget tables that were derived from data files which a compaction has replaced."""
@@ -69,7 +94,7 @@ class Memory:
     def forget(self) -> None:
         """Forget everything."""
         with self._lock:
-            for each in (self._entries, self._vectors, self._tables):
+            for each in (self._entries, self._vectors, self._tables, self._wanted):
                 each.clear()
 
 

@@ -17,6 +17,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.derivation import Derivation
 from consumer.iceberg.memory import MEMORY, ROWS
 from consumer.iceberg.newest import outdated
 from consumer.spreading import balanced, in_tasks
@@ -252,25 +253,64 @@ def whole_files(scan: Scan) -> tuple[Scan, Scan]:
 
 
 def derived(
-    spark: SparkSession, scan: Scan, derive: Callable[[pa.RecordBatch], pa.Table], kind: Hashable
+    spark: SparkSession,
+    scan: Scan,
+    derive: Callable[[pa.RecordBatch], pa.Table],
+    kind: Hashable,
+    repeats: int = 1,
 ) -> list[pa.Table]:
     """Return the result of a function for each data file of the first scan that :func:`whole_files` returned.
 
-    Results are cached, so they must depend on the rows only; `kind` identifies the function.
+    Results are cached, so they must depend on the rows only; `kind` identifies the function. A result has each row
+    `repeats` times at most.
     """
-    asked = tuple(scan.columns.items()), scan.metadata.current_schema_id, kind
+    derivation = derivation_of(scan, derive, kind, repeats)
+    MEMORY.want(scan.name, derivation)
 
     def work(part: Scan) -> list[pa.Table]:
-        return [pa.concat_tables(map(derive, _rows_of(part, file))).combine_chunks() for file in part.files]
+        return [derivation.of(_rows_of(part, file)) for file in part.files]
 
-    known = {file.file.file_path: MEMORY.table(file.file.file_path, asked) for file in scan.files}
+    known = {file.file.file_path: MEMORY.table(file.file.file_path, derivation.key) for file in scan.files}
     missing = replace(scan, files=[file for file in scan.files if known[file.file.file_path] is None])
     parts = parts_of(spark, missing)
     for part, tables in zip(parts, spread_parts(spark, missing, parts, work), strict=True):
         for file, table in zip(part.files, tables, strict=True):
             known[file.file.file_path] = table
-            MEMORY.keep(file.file.file_path, asked, table)
+            MEMORY.keep(file.file.file_path, {derivation.key: table})
     return [table for table in known.values() if table is not None]
+
+
+def derivation_of(
+    scan: Scan, derive: Callable[[pa.RecordBatch], pa.Table], kind: Hashable, repeats: int = 1
+) -> Derivation:
+    """Return what :func:`derived` derives."""
+    return Derivation(scan.columns, scan.metadata.current_schema_id, kind, derive, repeats)
+
+
+def derived_once(
+    spark: SparkSession, scan: Scan, parts: Sequence[Scan], derivation: Derivation, schema: pa.Schema
+) -> list[pa.Table]:
+    """Return the result of a function, with the given schema, for each part of a scan whose rows are read only once.
+
+    Results of the writer are taken out of the cache; others are not cached.
+    """
+    MEMORY.want(scan.name, derivation)
+    nothing, (fits, _) = schema.empty_table(), whole_files(scan)
+    whole = {file.file.file_path for file in fits.files}
+
+    def known(part: Scan) -> pa.Table | None:
+        paths = [file.file.file_path for file in part.files]
+        found = [MEMORY.take(path, derivation.key) for path in paths if path in whole]
+        tables = [table for table in found if table is not None]
+        return pa.concat_tables([nothing, *tables]) if len(tables) == len(paths) else None
+
+    def work(part: Scan) -> pa.Table:
+        return pa.concat_tables([nothing, *map(derivation.derive, read(part))])
+
+    found = [known(part) for part in parts]
+    missing = [part for part, table in zip(parts, found, strict=True) if table is None]
+    computed = iter(spread_parts(spark, scan, missing, work))
+    return [next(computed) if table is None else table for table in found]
 
 
 def is_small(scan: Scan) -> bool:

@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from consumer.iceberg import append
 from consumer.iceberg.append import OpenTable, append_once, open_table
 from consumer.iceberg.data_files import DataFile, DataFileWriter
+from consumer.iceberg.derivation import Derivation
 from consumer.iceberg.jvm import java_class
 from consumer.iceberg.marker import Marker, MarkerLostError, property_of
+from consumer.iceberg.memory import MEMORY
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
@@ -312,6 +314,17 @@ def test_an_append_is_one_commit_and_leaves_nothing_staged(
     append_once(table(), marker(1), rows(2))
     assert spark.table(f"lake.{name}.metadata_log_entries").count() == before + 1
     assert spark.table(f"lake.{name}.snapshots").count() == 2
+
+
+def test_readers_find_what_the_writer_derived(spark: SparkSession, name: str, table: Table, rows: Rows) -> None:
+    """The table has another form of a file's URI than its writer."""
+    wanted = Derivation({"id": "id"}, 0, "ids", lambda batch: pa.Table.from_batches([batch]))
+    MEMORY.want(name, wanted)
+    append_once(table(), marker(0), rows(2, 4))
+    (file,) = spark.table(f"lake.{name}.files").collect()
+    found = MEMORY.take(file.file_path, wanted.key)
+    assert found is not None
+    assert found.to_pydict() == {"id": [2, 4]}
 
 
 def test_iceberg_knows_of_each_data_file_what_it_prunes_by(

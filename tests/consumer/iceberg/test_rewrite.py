@@ -104,7 +104,7 @@ def test_rows_are_the_same_in_fewer_files(table: Table) -> None:
     before, planned = table.rows(), work(table.open(), OPTIONS)
     replaced = table.spark.table(f"{table.full}.files").first()
     assert replaced is not None
-    MEMORY.keep(replaced["file_path"], "rows", pa.table({"id": [1]}))
+    MEMORY.keep(replaced["file_path"], {"rows": pa.table({"id": [1]})})
     done = compact(table.open(), OPTIONS)
     assert isinstance(done, Compacted)
     assert MEMORY.table(replaced["file_path"], "rows") is None

@@ -1,5 +1,6 @@
 """Scans of tables by PyIceberg: what the driver remembers of their files. No Spark."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,17 @@ from pyiceberg.transforms import DayTransform
 
 from consumer.iceberg import scan as scans
 from consumer.iceberg.nulls import keep_nulls
-from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, positions, read, whole_files
+from consumer.iceberg.scan import (
+    Scan,
+    derivation_of,
+    derived,
+    derived_once,
+    of_micro_batches,
+    plan,
+    positions,
+    read,
+    whole_files,
+)
 from lakeproof.errors import UnavailableError
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
@@ -94,6 +105,47 @@ def test_what_does_not_fit_is_asked_for_again(
     asked.clear()
     assert numbers_of(derived(SPARK, fits, derive, "kind")) == [0, 0, 1, 2, 3]
     assert len(asked) == asked_again
+
+
+def test_rows_that_are_read_once_are_those_of_the_writer_or_of_the_files(table: Table) -> None:
+    asked: list[list[int]] = []
+
+    def derive(rows: pa.RecordBatch) -> pa.Table:
+        asked.append(rows.column("_micro_batch_id").to_pylist())
+        return pa.Table.from_batches([rows])
+
+    whole = planned(table)
+    parts = [replace(whole, files=[file]) for file in whole.files] + [whole]
+    derivation = derivation_of(whole, derive, "kind")
+    numbers = {file.file.file_path: next(read(part)) for file, part in zip(whole.files, parts, strict=False)}
+    schema = pa.schema([("_micro_batch_id", pa.int64()), ("n", pa.int64())])
+    for path in list(numbers)[:2]:
+        scans.MEMORY.keep(path, {derivation.key: pa.Table.from_batches([numbers[path]])})
+    found = derived_once(SPARK, whole, parts[:3], derivation, schema)
+    expected = [rows.column("_micro_batch_id").to_pylist() for rows in numbers.values()]
+    assert [each["_micro_batch_id"].to_pylist() for each in found] == expected
+    assert asked == [expected[2]]
+    # A result is used once, and none is kept that was not derived by the writer.
+    again = derived_once(SPARK, whole, parts[3:], derivation, schema)
+    assert sorted(again[0]["_micro_batch_id"].to_pylist()) == [0, 0, 1, 2, 3]
+    assert sorted(asked[1:]) == sorted(expected)
+    assert derivation in scans.MEMORY.wanted("silver.events")
+
+
+def test_rows_that_were_deleted_since_are_not_those_of_the_writer(table: Table) -> None:
+    whole = planned(table, end=3)  # leaves out a row of the last file
+    derivation = derivation_of(whole, lambda rows: pa.Table.from_batches([rows]), "kind")
+    for file in whole.files:
+        scans.MEMORY.keep(file.file.file_path, {derivation.key: rows_of([9, 9])})
+    found = derived_once(SPARK, whole, [whole], derivation, rows_of([]).schema)
+    assert sorted(found[0]["_micro_batch_id"].to_pylist()) == [0, 0, 1, 2]
+
+
+def test_a_part_without_rows_has_a_result_without_rows(table: Table) -> None:
+    whole = planned(table, start=5)
+    derivation = derivation_of(whole, lambda rows: pa.Table.from_batches([rows]), "kind")
+    (found,) = derived_once(SPARK, whole, [whole], derivation, rows_of([]).schema)
+    assert (found.num_rows, found.schema) == (0, rows_of([]).schema)
 
 
 def test_a_file_of_which_rows_are_left_out_is_not_remembered(table: Table) -> None:

@@ -1,6 +1,6 @@
 """The inputs of verdicts: key, place, time and hash of each row of bronze, and of silver's rows with the same keys."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -12,7 +12,17 @@ from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import field_at
 from consumer.iceberg.newest import check_shows
-from consumer.iceberg.scan import Scan, derived, of_micro_batches, plan, read, spread, spread_parts, whole_files
+from consumer.iceberg.scan import (
+    Scan,
+    derivation_of,
+    derived,
+    derived_once,
+    of_micro_batches,
+    plan,
+    read,
+    spread,
+    whole_files,
+)
 from consumer.layers.silver.content import content_hashes, keys
 from consumer.layers.silver.progress import Range
 from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
@@ -75,22 +85,18 @@ def kept_before(
 
 def compared(spark: SparkSession, bronze: Scan, parts: Sequence[Scan], contract: Contract) -> list[pa.Table]:
     """Collect the inputs of verdicts on rows of bronze, from the parts of a scan."""
-    return spread_parts(spark, bronze, parts, _each(lambda rows: compared_of(rows, contract)))
+    return derived_once(spark, bronze, parts, derivation_of(bronze, *_comparing(contract)), COMPARED)
 
 
 def with_keys(spark: SparkSession, kept: Scan, contract: Contract, wanted: Any, oldest: Micros | None) -> pa.Table:
     """Collect the inputs of verdicts from silver's rows with one of the wanted keys; see :func:`as_kept`."""
-    distinct = wanted.unique()
     fits, rest = whole_files(kept)
 
-    def compare(rows: pa.RecordBatch) -> pa.Table:
-        return pa.Table.from_batches([compared_of(rows, contract)])
-
     def find(rows: pa.RecordBatch) -> pa.RecordBatch:
-        return compared_of(rows.filter(pc.is_in(keys(rows, contract), value_set=distinct)), contract)
+        return compared_of(rows.filter(pc.is_in(keys(rows, contract), value_set=wanted)), contract)
 
-    known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, compare, ("compared", contract.digest))])
-    same = known.filter(pc.is_in(known[KEY], value_set=distinct))
+    known = pa.concat_tables([COMPARED.empty_table(), *derived(spark, fits, *_comparing(contract))])
+    same = known.filter(pc.is_in(known[KEY], value_set=wanted))
     return as_kept(pa.concat_tables([same, _collected(spark, rest, find)]), oldest)
 
 
@@ -120,6 +126,11 @@ def compared_of(rows: pa.RecordBatch, contract: Contract) -> pa.RecordBatch:
     }
     arrays = [columns[field.name].cast(field.type) for field in COMPARED]
     return pa.RecordBatch.from_arrays(arrays, schema=COMPARED)
+
+
+def _comparing(contract: Contract) -> tuple[Callable[[pa.RecordBatch], pa.Table], Hashable]:
+    """Return the function that derives the inputs of verdicts from a data file, and what identifies it."""
+    return lambda rows: pa.Table.from_batches([compared_of(rows, contract)]), ("compared", contract.digest)
 
 
 def _collected(spark: SparkSession, scan: Scan, take: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:

@@ -25,6 +25,7 @@ from tests.operations.pieces import Piece, lose
 from tests.selection import first_by_default, grid
 
 from consumer.app.repair import reset
+from consumer.iceberg.memory import MEMORY
 from consumer.layers.rebuild import rebuild
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
@@ -79,6 +80,27 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
         ("4.json", 2): ("conflicts", ("1.json", 3)),
     }
     assert decide_all(spark, lake_settings) == 0
+
+
+def test_rows_that_bronze_has_just_written_are_not_read_again_to_be_compared(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, found = MEMORY.take, list[object]()
+
+    def taken(path: str, key: object) -> object:
+        found.append(take(path, key))
+        return found[-1]
+
+    monkeypatch.setattr(MEMORY, "take", taken)
+    MEMORY.forget()  # what earlier tests wanted
+    for first in (True, False):
+        found.clear()
+        land_some(lake_settings, first=first)
+        drain_directly(lake_settings)
+        decide_all(session_of(lake_settings), lake_settings)
+        assert [each is not None for each in found] == [not first] * len(found)
+        assert found
+    check(lake_settings)
 
 
 def test_a_backlog_is_what_the_limit_left_in_bronze(
