@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _FLUSH_BYTES = 64 << 20
 _LONG_RUN = 64
 # Maximum number of files, one for each day, that are open at the same time: each has a buffer.
 _MAX_OPEN = 256
+_SAMPLE = 1_000  # rows by which columns with distinct values are found
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 """Iceberg's name of the partition of rows whose day is null."""
 
@@ -56,9 +58,10 @@ class DataFile:
 class _OpenFile:
     """A data file in memory, and what is derived from its rows."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, first: pa.Table) -> None:
         self._buffer = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._buffer, target.schema, compression="zstd")
+        repeating: Any = _repeating(first)
+        self._writer = pq.ParquetWriter(self._buffer, target.schema, compression="zstd", use_dictionary=repeating)
         self._deriving = [Deriving(each) for each in target.derivations]
 
     def write(self, rows: pa.Table) -> None:
@@ -111,7 +114,7 @@ class DataFileWriter:
             if day not in self._open:
                 if len(self._open) >= _MAX_OPEN:
                     self._close_files()
-                self._open[day] = _OpenFile(self._target)
+                self._open[day] = _OpenFile(self._target, rows)
             self._open[day].write(rows)
 
     def _close_files(self) -> None:
@@ -139,6 +142,30 @@ def remove_files(files: Iterable[DataFile], s3: S3Settings) -> None:
             left += 1
     if left:
         log.warning("data files that no table has could not be removed", files=left)
+
+
+def _repeating(rows: pa.Table) -> list[str]:
+    """Return the paths in Parquet of columns whose values repeat, and of nested ones.
+
+    For a column of distinct values, such as keys, a dictionary takes time and makes the file larger.
+    """
+    sample = rows.slice(0, _SAMPLE)
+    distinct = {
+        name
+        for name, values in zip(sample.column_names, sample.columns, strict=True)
+        if not pa.types.is_nested(values.type) and 2 * len(values.unique()) > len(values)
+    }
+    return [path for name, path in _leaves(rows.schema) if name not in distinct]
+
+
+@lru_cache(maxsize=100)
+def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Return the columns of a Parquet file: the name of the whole column, and the path."""
+    buffer = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), buffer)
+    found = pq.ParquetFile(pa.BufferReader(buffer.getvalue())).schema
+    paths = [found.column(index).path for index in range(len(found))]
+    return [(path.partition(".")[0], path) for path in paths]
 
 
 def _footer(content: bytes) -> bytes:

@@ -202,3 +202,15 @@ def test_what_the_table_lacks_is_not_left_out_without_a_word(
     ):
         out.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_columns_whose_values_repeat_have_a_dictionary(tmp_path: Path) -> None:
+    """A dictionary of distinct values takes time, and makes a file larger."""
+    out = writer(tmp_path)
+    out.write(batch([(number, datetime(2026, 11, 20, number % 3, tzinfo=UTC)) for number in range(100)]))
+    (file,) = out.close()
+    group = pq.ParquetFile(local_path(file.uri)).metadata.row_group(0)
+    assert {group.column(index).path_in_schema: group.column(index).has_dictionary_page for index in range(2)} == {
+        "id": False,
+        "at": True,
+    }
