@@ -67,6 +67,12 @@ def asked_to_end() -> Iterator[None]:
             raise
 
 
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end a program silently until it handles signals itself; one that is ignored stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda number, _frame: end_at_once(number))
+
+
 def end_at_once(number: int) -> NoReturn:
     """Exit immediately, with the exit code that a shell uses for the signal."""
     os._exit(128 + number)

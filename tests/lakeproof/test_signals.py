@@ -1,6 +1,11 @@
 """Signals that ask a program to end."""
 
+import os
 import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +83,25 @@ def test_a_signal_after_the_work_does_not_hide_its_error() -> None:
 
     with pytest.raises(LookupError):
         work()
+
+
+SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_interrupt_during_imports_ends_a_program_silently(tmp_path: Path, name: str) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    module, _, function = SCRIPTS[name].partition(":")
+    for how in (["-m", name], ["-c", f"from {module} import {function}"]):
+        process = subprocess.Popen(
+            [sys.executable, *how],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (130, "")
