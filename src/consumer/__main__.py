@@ -1,5 +1,10 @@
-"""``python -m consumer``."""
+"""``python -m consumer``, and the script `consumer`."""
 
-from consumer.cli import main
+from lakeproof.signals import end_on_interrupt
 
-main()
+end_on_interrupt()  # before imports that take a second
+
+from consumer.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

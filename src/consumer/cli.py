@@ -279,8 +279,9 @@ def maintain_tables(
     else:
         for line in maintain.lines(done, dry_run=dry_run):
             typer.echo(printable(line))
-    for stream, error in skipped.items():
-        typer.echo(printable(f"The tables of {stream} were not maintained: {error}"), err=True)
+    for name, error in skipped.items():
+        left_out = f"{name} was" if "." in name else f"The tables of {name} were"
+        typer.echo(printable(f"{left_out} not maintained: {error}"), err=True)
     if skipped:
         raise typer.Exit(max(error.exit_code for error in skipped.values()))
     if any(each.problem for each in done):

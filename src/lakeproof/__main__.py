@@ -1,5 +1,10 @@
-"""``python -m lakeproof``."""
+"""``python -m lakeproof``, and the script `lakeproof`."""
 
-from lakeproof.cli import main
+from lakeproof.signals import end_on_interrupt
 
-main()
+end_on_interrupt()  # before imports that take a second
+
+from lakeproof.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

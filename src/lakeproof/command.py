@@ -72,7 +72,7 @@ def run(app: Callable[..., Any], logs: Sequence[str] = ()) -> None:
         interrupted = True
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless the signal is ignored
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupt)
     try:
         try:

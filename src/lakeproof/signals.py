@@ -4,7 +4,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -67,6 +67,25 @@ def asked_to_end() -> Iterator[None]:
             raise
 
 
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end a program silently until it handles signals itself; one that is ignored stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda number, _frame: end_at_once(number))
+
+
 def end_at_once(number: int) -> NoReturn:
     """Exit immediately, with the exit code that a shell uses for the signal."""
+    _show_cursor()
     os._exit(128 + number)
+
+
+def _show_cursor() -> None:
+    """Show the cursor of the terminal, which a progress bar may have hidden."""
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if os.isatty(descriptor):
+                # Not by way of Rich, whose lock the interrupted thread may hold.
+                os.write(descriptor, b"\x1b[?25h")
+                return

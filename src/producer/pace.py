@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
+from math import inf
 from time import monotonic, sleep
 from types import FrameType
 
@@ -18,7 +19,12 @@ _SLICE = 0.1
 class Stop:
     """Request to end the run."""
 
-    requested: bool = False
+    requested_at: float = inf  # by the monotonic clock
+
+    @property
+    def requested(self) -> bool:
+        """Whether the run shall end."""
+        return self.requested_at < inf
 
     def wait(self, seconds: float) -> None:
         """Sleep for a number of seconds, or until the run is requested to end."""
@@ -35,7 +41,7 @@ def stop_on_signals() -> Iterator[Stop]:
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.requested:
             end_at_once(number)
-        stop.requested = True
+        stop.requested_at = monotonic()
 
     with ending_signals(handle):
         yield stop

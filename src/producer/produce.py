@@ -36,6 +36,7 @@ def produce(
         check_writable(run.report)
     closed = False
     with stop_on_signals() as stop:
+        sink.stop = stop
         batches = make(landing_times(stop, run.batches, run.pause, run.start))
         try:
             with progress(console, run.batches, live=run.live) as show:

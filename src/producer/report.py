@@ -11,6 +11,7 @@ import msgspec
 from rich.table import Table
 
 from lakeproof.errors import UsageError
+from lakeproof.output_files import is_special, write_whole
 from lakeproof.reasons import Reason
 from producer.batches import Batch, Record
 
@@ -106,7 +107,7 @@ def check_writable(path: Path) -> None:
     """Check that a report can be written to `path` before the run begins."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not _is_special(path):
+        if not is_special(path):
             NamedTemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:
         raise _not_writable(path, error) from error
@@ -116,21 +117,9 @@ def write_report(tally: Tally, path: Path, landed: Mapping[str, Any]) -> None:
     """Write the report as JSON: a file atomically, a device or a pipe directly."""
     text = msgspec.json.format(msgspec.json.encode(tally.as_dict() | dict(landed)), indent=2) + b"\n"
     try:
-        if _is_special(path):
-            path.write_bytes(text)
-            return
-        file = path.resolve()  # the target of a link is replaced, not the link
-        with NamedTemporaryFile(dir=file.parent, prefix=".", suffix=".tmp", delete=False) as part:
-            part.write(text)
-        Path(part.name).chmod(0o644)
-        Path(part.name).replace(file)
+        write_whole(path, text)
     except OSError as error:
         raise _not_writable(path, error) from error
-
-
-def _is_special(path: Path) -> bool:
-    """Return whether a path is not a regular file: as root, a rename would replace ``/dev/null`` for all programs."""
-    return path.exists() and not path.is_file()
 
 
 def _combination(record: Record, *, in_corrupt_batch: bool) -> str:

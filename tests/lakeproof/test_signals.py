@@ -1,6 +1,14 @@
 """Signals that ask a program to end."""
 
+import os
+import pty
+import re
 import signal
+import subprocess
+import sys
+import tomllib
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +86,55 @@ def test_a_signal_after_the_work_does_not_hide_its_error() -> None:
 
     with pytest.raises(LookupError):
         work()
+
+
+HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
+WITH_PROGRESS = """
+import signal
+from rich.console import Console
+from rich.progress import Progress
+from lakeproof.signals import end_at_once
+signal.signal(signal.SIGINT, lambda number, _: end_at_once(number))
+with Progress(console=Console(stderr=True)) as bar:
+    bar.add_task("working")
+    signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [("xterm", [HIDE, SHOW]), ("dumb", [])])
+def test_an_end_at_once_restores_the_cursor_of_the_terminal(terminal: str, shown: list[bytes]) -> None:
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WITH_PROGRESS], env=os.environ | {"TERM": terminal}, stdout=subprocess.PIPE, stderr=its
+    )
+    os.close(its)
+    found = b""
+    with suppress(OSError):  # at its end
+        while data := os.read(ours, 1 << 16):
+            found += data
+    os.close(ours)
+    assert process.communicate() == (b"", None)
+    assert process.returncode == 130
+    assert re.findall(rb"\x1b\[\?25[lh]", found) == shown
+
+
+SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_interrupt_during_imports_ends_a_program_silently(tmp_path: Path, name: str) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    module, _, function = SCRIPTS[name].partition(":")
+    for how in (["-m", name], ["-c", f"from {module} import {function}"]):
+        process = subprocess.Popen(
+            [sys.executable, *how],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (130, "")

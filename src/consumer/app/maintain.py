@@ -47,7 +47,7 @@ _MOST_FILES = 10_000
 LEAST_FILES = 5
 """Minimum number of small files in a partition for a compaction."""
 Skipped = Callable[[str, LakeproofError], object]
-"""Is called with a stream that is left out, and the error in its contract or its products."""
+"""Is called with a stream or the table of a product that is left out, and the error in its file."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def maintain(
 ) -> list[Maintained]:
     """Maintain the tables of streams, or all tables of the lake if none is named.
 
-    If no stream is named, `skipped` is called for each stream that is left out because of an error in a file.
+    If no stream is named, `skipped` is called for each stream or product that an error in its file leaves out.
     """
     with lease(settings.state.database, LEASE):
         errors: dict[str, LakeproofError] = {}
@@ -141,24 +141,28 @@ def tables_of(
 ) -> dict[str, MaintenanceSettings]:
     """Return tables of streams, or all tables of the lake if no stream is named, with their maintenance settings.
 
-    With `skipped`, a stream whose contract or products cannot be read is left out: only they say what may be removed.
+    With `skipped`, a stream or a product whose file cannot be read is left out: only it says what may be removed.
     """
     own: dict[str, Maintenance] = {}
     unknown: set[str] = set()
+    errors: dict[str, LakeproofError] = {}  # a product's file may be faulty for each stream
     for stream in names or sorted(path.stem for path in settings.contracts.glob("*.yaml")):
         try:
-            own |= tables_of_stream(settings, stream)
+            own |= tables_of_stream(settings, stream, errors.__setitem__ if skipped else None)
         except LakeproofError as error:
             if skipped is None:
                 raise
-            skipped(stream, error)
+            errors[stream] = error
             unknown |= {*astuple(stream_tables(stream)), *astuple(silver_tables(stream))}
+    if skipped:
+        for name, why in errors.items():
+            skipped(name, why)
 
     def is_wanted(table: str) -> bool:
         if table in own:
             return True
-        # Other tables of gold may belong to products of a stream that is left out.
-        return not names and table not in unknown and not (unknown and table.startswith("gold."))
+        # Other tables of gold may belong to a product that is left out, or to those of a stream that is.
+        return not names and table not in unknown and not (errors and table.startswith("gold."))
 
     with catalog_errors():
         found = filter(is_wanted, _tables(open_catalog(settings)))

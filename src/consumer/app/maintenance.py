@@ -86,9 +86,10 @@ class MaintenanceQuery(Query):
         Orphan files are left to `consumer maintain`: finding them requires a listing of all files.
         """
 
-        def skipped(stream: str, error: LakeproofError) -> None:
+        def skipped(name: str, error: LakeproofError) -> None:
             if is_time:  # not at each look
-                log.warning("maintenance failed", stream=stream, problem=error.message)
+                kind = "table" if "." in name else "stream"
+                log.warning("maintenance failed", **{kind: name}, problem=error.message)
 
         prepare(spark)
         spark.sparkContext.addJobTag(_TAG)

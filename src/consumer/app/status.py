@@ -128,7 +128,9 @@ def status(
     if names and not streams and not found:
         raise NothingYetError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
-        found = [*_of_streams(settings, streams, needed=not found, recent=recent, sinks=sinks), *found]
+        found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
+    if sinks is not None:
+        found = [(lease, each) for lease, each in found if lease != sink_lease(each.query) or each.query in sinks]
     database = settings.state.database
     failed = failures(database)
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
@@ -290,9 +292,7 @@ def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> f
     return round(counted / max((now - first).total_seconds(), 1.0), 1)
 
 
-def _of_streams(
-    settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool, sinks: Collection[str] | None
-) -> Found:
+def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
     catalog = open_catalog(settings)
     with catalog_errors():
         names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
@@ -300,7 +300,7 @@ def _of_streams(
         if not known and needed:
             raise NothingYetError("No stream has tables yet.", "Run `consumer run STREAM`.")
         for stream in known:
-            yield from _of_stream(settings, catalog, stream, recent=recent, sinks=sinks)
+            yield from _of_stream(settings, catalog, stream, recent=recent)
 
 
 @dataclass(frozen=True)
@@ -376,9 +376,7 @@ def _age(lag: int | None, since: datetime | None) -> float | None:
     return max((datetime.now(UTC) - since).total_seconds(), 0.0)
 
 
-def _of_stream(
-    settings: Settings, catalog: "Catalog", stream: str, *, recent: bool, sinks: Collection[str] | None
-) -> Found:
+def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
     """Yield the queries of a stream in the order in which its tables are filled."""
     names, query = stream_tables(stream), bronze_query(stream)
     ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
@@ -416,8 +414,6 @@ def _of_stream(
     positions = SinkPositions(settings.state.database)
     for table_name, (table, filled) in followed.items():
         for sink in positions.sinks_of(table_name):
-            if sinks is not None and sink not in sinks:
-                continue
             position = positions.get(sink)
             sent = Committed.parse(position.marker) if position else None
             at = positions.recorded_at(sink)

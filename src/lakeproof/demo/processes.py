@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn, Self
@@ -18,6 +19,7 @@ _LINK = ".demo"  # link in the lake's folder to the folder of the socket: the la
 _PAGE = "page"  # file with the port of the page, beside the socket, written by the server of the page
 _WHAT = "what"  # file with what was started, such as "events from files"
 _STARTER = "starter"  # file with the id of the process that starts the programs, until all have started
+_PID = "supervisord.pid"  # file with the id of supervisord, which removes it at its end
 _LINES = 4  # lines of a log that an error shows
 _POLL_SECONDS = 0.2
 
@@ -37,7 +39,7 @@ class Processes:
             return None
         names = ("PRODUCER", "CONSUMER", "BROKER", "JARS")
         found = cls(settings, folder, dict.fromkeys(names, "") | {"KAFKA": "false"})
-        return found if found._control("pid").returncode == 0 else None
+        return found if found._control("pid").returncode == 0 or found.is_stopping else None
 
     @classmethod
     def start(cls, settings: Settings, what: str, variables: dict[str, str]) -> Self:
@@ -75,6 +77,11 @@ class Processes:
         starter = _read(self._folder / _STARTER)
         return bool(starter) and not _runs(int(starter))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether another command is stopping it."""
+        return "SHUTDOWN_STATE" in self._control("pid").stdout
+
     def complete(self) -> None:
         """Record that all programs have started."""
         (self._folder / _STARTER).unlink()
@@ -103,13 +110,16 @@ class Processes:
         raise LakeproofError("The demo did not start.", f"See the lines above, of {log}.")
 
     def stop(self) -> None:
-        """Stop everything, and wait for the end."""
-        pid = int(self._control("pid").stdout)
-        self._control("shutdown")
-        while _runs(pid):
+        """Stop everything, and wait for the end, also if another command stops it."""
+        self._control("shutdown")  # once it has been answered, the file exists until the end
+        pid = _read(self._folder / _PID)
+        while pid and _runs(int(pid)):
             time.sleep(_POLL_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
-        (self._settings.home / _LINK).unlink(missing_ok=True)
+        link = self._settings.home / _LINK
+        with suppress(OSError):
+            if link.readlink() == self._folder:  # not of a demo that was started meanwhile
+                link.unlink()
 
     def _control(self, *command: str) -> subprocess.CompletedProcess[str]:
         return self._run("supervisorctl", *command)
@@ -139,7 +149,10 @@ class Processes:
 
 def _read(file: Path) -> str:
     """Return the content of a file; empty if it does not exist."""
-    return file.read_text() if file.exists() else ""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _runs(pid: int) -> bool:

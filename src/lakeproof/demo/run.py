@@ -49,8 +49,9 @@ def start(stream: DemoStream, *, kafka: bool) -> int:
     which = "--new" if (settings.home / "checkpoints").is_dir() else "--wait"
     what = f"{stream} from {'Kafka' if kafka else 'files'}"
     processes = Processes.running(settings)
-    if processes and processes.cut_off:
-        typer.echo("The previous start was cut off. Stopping what it started …")
+    if processes and (processes.cut_off or processes.is_stopping):
+        why = "was cut off" if processes.cut_off else "is being stopped"
+        typer.echo(f"The previous start {why}. Stopping what it started …")
         processes.stop()
         processes = None
     if processes:

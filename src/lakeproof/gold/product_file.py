@@ -82,13 +82,15 @@ def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[s
 
 def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]:
     """Names of the products of a kind over the given streams."""
-    found = []
-    for name in product_names(folder):
-        document: Any = _document_of(folder, name)
-        stream = document.get("silver") if isinstance(document, dict) else None
-        if kind_of(document) is kind and (not isinstance(stream, str) or stream in streams):
-            found.append(name)
-    return found
+    names = [name for name in product_names(folder) if may_read(folder, name, streams)]
+    return [name for name in names if kind_of(_document_of(folder, name)) is kind]
+
+
+def may_read(folder: Path, name: str, streams: Sequence[str]) -> bool:
+    """Whether a product is over one of the given streams, or its file names none, which is an error."""
+    document: Any = _document_of(folder, name)
+    stream = document.get("silver") if isinstance(document, dict) else None
+    return not isinstance(stream, str) or stream in streams
 
 
 def kind_of(document: object) -> Kind:
@@ -111,12 +113,14 @@ def product_text(folder: Path, name: str) -> tuple[bytes, str]:
             f"No data product {name!r} found at {path}.",
             f"Products in this folder: {known}. Run in the project's folder, or set LAKE_GOLD.",
         )
-    return path.read_bytes(), str(path)
+    try:
+        return path.read_bytes(), str(path)
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror}.", "Check its permissions.") from error
 
 
 def _document_of(folder: Path, name: str) -> object:
-    path = folder / f"{name}.yaml"
-    return read_source(path.read_bytes(), str(path)).document
+    return read_source(*product_text(folder, name)).document
 
 
 def load_product(folder: Path, name: str, contract_of: Callable[[str], Contract]) -> Product:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.errors import UsageError
 from lakeproof.settings import CLICKSTREAM, Settings
+from producer.pace import Stop
 
 if TYPE_CHECKING:
     from producer.batches import Batch
@@ -26,6 +27,9 @@ class SinkKind(StrEnum):
 
 class Sink(ABC):
     """Writes batches in order."""
+
+    stop = Stop()
+    """Request to end the run, for a sink that would try a batch for long."""
 
     @abstractmethod
     def write(self, batch: "Batch") -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from producer.batches import Batch
 
 _PATIENCE_SECONDS = 120.0
+_LAST_SECONDS = 5.0  # of retries after a request to end: soon enough for the report, before a supervisor kills
 _PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = 60.0
 _CHECK_TARGET = "Check --target: it is the address that ends with /collect."
@@ -72,13 +73,16 @@ class _HttpSink(Sink):
                     raise UsageError(f"{self._where} answers {status}, and is no collector.", _CHECK_TARGET)
                 self._accepted(body)
                 return
-            if time.monotonic() + pause > deadline:
+            if time.monotonic() + pause > min(deadline, self.stop.requested_at + _LAST_SECONDS):
                 raise UnavailableError(
                     f"The collector at {self._where} does not accept events: {why}",
                     "Start it with `collector run`, or check --target.",
                 )
             self._repeated += 1
-            time.sleep(pause)
+            if self.stop.requested:
+                time.sleep(pause)
+            else:
+                self.stop.wait(pause)
 
     def landed(self) -> dict[str, Any]:
         """Return the number of accepted, repeated (perhaps duplicated) and refused posts."""
@@ -114,9 +118,10 @@ class _HttpSink(Sink):
 
 def _retry_after(error: urllib.error.HTTPError) -> float:
     try:
-        return min(float(error.headers.get("Retry-After", "")), _PATIENCE_SECONDS)
+        seconds = float(error.headers.get("Retry-After", ""))
     except ValueError:
         return _PAUSE_SECONDS
+    return min(seconds, _PATIENCE_SECONDS) if seconds >= 0 else _PAUSE_SECONDS  # negative, or not a number
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lakeproof.errors import UsageError
+from lakeproof.output_files import write_whole
 from lakeproof.settings import Settings
 from lakeproof.streams import printable
 from reader.page.collect import collect
@@ -18,7 +19,7 @@ def write_page(settings: Settings, streams: Sequence[str], out: Path) -> None:
         raise UsageError(f"Cannot write the page: {out} {what}.", "Give the name of a file in a folder that exists.")
     page = collect(settings, streams)
     try:
-        out.write_text(render(page), encoding="utf-8")
+        write_whole(out, render(page).encode())
     except OSError as error:
         raise UsageError(f"Cannot write {out}: {error.strerror}.", "Check the folder and the disk.") from error
     state = "All is well" if page.streams else "The lake has no tables yet"

@@ -1,8 +1,10 @@
 """Write plots to files."""
 
+from io import BytesIO
 from pathlib import Path
 
 from lakeproof.errors import UsageError
+from lakeproof.output_files import write_whole
 from reader.plot.series import Plot
 
 _WIDTH, _HEIGHT = 10.0, 3.0  # size of a panel in inches
@@ -20,7 +22,8 @@ def write_image(plot: Plot, path: Path) -> None:
 
     figure = Figure(figsize=(_WIDTH, _HEIGHT * len(plot.panels)), layout="constrained")
     kinds = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".").lower() not in kinds:
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in kinds:
         raise UsageError(
             f"Cannot draw to {path}: unknown kind of file.", f"Use a name that ends with one of: {', '.join(kinds)}."
         )
@@ -37,8 +40,10 @@ def write_image(plot: Plot, path: Path) -> None:
             axes.set_ylim(bottom=0)
     every[-1].set_xlabel(f"{plot.time} (UTC)")
     every[0].legend(loc="best", fontsize="small")
+    image = BytesIO()
+    figure.savefig(image, format=kind)
     try:
-        figure.savefig(path)
+        write_whole(path, image.getvalue())
     except OSError as error:
         raise UsageError(
             f"Cannot write {path}: {error.strerror or error}.", "Check the folder, or use another one."

@@ -391,6 +391,36 @@ def test_an_error_in_a_contract_leaves_out_the_tables_of_its_stream_only(
     assert "clickstream.yaml" in line["problem"]
 
 
+def test_an_error_in_a_data_product_leaves_out_only_its_table(lake_settings: Settings, tmp_path: Path) -> None:
+    settings = changed(lake_settings, LAKE_GOLD=tmp_path / "gold")
+    shutil.copytree(ROOT / "gold", tmp_path / "gold")
+    mine = ["bronze.clickstream", "bronze.events", "gold.user_activity", "silver.events"]
+    catalog = open_catalog(settings)
+    for table in (*mine, "gold.broken", "gold.wrong", "gold.unreadable_anomalies"):
+        catalog.create_namespace_if_not_exists(table.partition(".")[0])
+        catalog.create_table(table, pa.schema([("id", pa.int64())]))
+    (tmp_path / "gold" / "broken.yaml").write_text("kind: [")
+    (tmp_path / "gold" / "wrong.yaml").write_text("name: wrong\nsilver: events\n")
+    (tmp_path / "gold" / "unreadable.yaml").symlink_to("nowhere")
+    skipped: list[str] = []
+    found = maintain_module.tables_of(settings, [], lambda name, _: skipped.append(name))
+    assert sorted(found) == mine
+    assert sorted(skipped) == ["gold.broken", "gold.unreadable", "gold.wrong"]  # once, not for each stream
+    with pytest.raises(UsageError, match=r"broken\.yaml"):
+        maintain_module.tables_of(settings, [])
+
+    query = MaintenanceQuery(settings, ["events"])
+    seen: list[str] = []
+    with pytest.MonkeyPatch.context() as patched, capture_logs() as logged:
+        patched.setattr(maintenance_module, "prepare", lambda _: None)
+        patched.setattr(maintenance_module, "growth", lambda *_: Growth())
+        patched.setattr(maintenance_module, "open_table", lambda *_: None)
+        patched.setattr(maintenance_module, "maintain_table", lambda _spark, name, *_: seen.append(name))
+        query._maintain(MagicMock(), Bulletin(), is_time=True)
+    assert sorted(seen) == mine[1:]
+    assert {(line["event"], line["table"]) for line in logged} == {("maintenance failed", name) for name in skipped}
+
+
 def test_no_orphan_file_is_removed_beside_files_of_a_dropped_table_that_a_backup_needs(
     lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

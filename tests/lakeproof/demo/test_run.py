@@ -1,9 +1,13 @@
 """Errors of `lakeproof demo` before it starts anything; tests/test_demo.py and tests/test_wheel.py start it."""
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,6 +142,49 @@ def test_a_start_that_fails_stops_what_it_started(
     with pytest.raises(type(error)):
         run._start(lake_settings, run.DemoStream.EVENTS, "events from files", kafka=False)
     assert len(stopped) == 1
+
+
+@pytest.fixture
+def supervised(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    """A real supervisord that has started no program yet."""
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # a short path for the socket
+    variables = {"PRODUCER": "events", "CONSUMER": "", "KAFKA": "false", "BROKER": "", "JARS": ""}
+    started = Processes.start(lake_settings, "events from files", variables)
+    yield started
+    started.stop()
+
+
+def test_what_another_command_has_stopped_is_stopped(lake_settings: Settings, supervised: Processes) -> None:
+    first, second = Processes.running(lake_settings), Processes.running(lake_settings)
+    assert first
+    assert second
+    first.stop()
+    second.stop()
+    assert Processes.running(lake_settings) is None
+
+
+@pytest.mark.long
+def test_what_is_being_stopped_runs_until_its_end(lake_settings: Settings, supervised: Processes) -> None:
+    starting = supervised._popen("start", "producer")
+    while not (pid := int(supervised._control("pid", "producer").stdout)):
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGSTOP)  # until then, it cannot end
+    with ThreadPoolExecutor() as pool:
+        stops = [pool.submit(supervised.stop)]
+        try:
+            while not supervised.is_stopping:
+                time.sleep(0.05)
+            found = Processes.running(lake_settings)
+            assert found
+            stops.append(pool.submit(found.stop))
+            time.sleep(1)
+            assert not any(stop.done() for stop in stops)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for stop in stops:
+            stop.result()
+    starting.wait()
+    assert not (lake_settings.home / ".demo").is_symlink()
 
 
 def test_what_was_started_is_known_to_other_commands(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
 """A real collector accepts each batch as a post, and the report matches the topic."""
 
 import json
+import os
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -127,6 +132,59 @@ def test_a_proxy_that_answers_in_place_of_the_collector(
     assert isinstance(error, kind), error
     assert said in error.message
     assert error.hint
+
+
+@contextmanager
+def busy(*statuses: int) -> Iterator[tuple[str, list[float]]]:
+    """Answer with these statuses, and always the last one; half a second after the first post, signal the producer.
+
+    Yield the address, and a list of the times of posts.
+    """
+    posts: list[float] = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if not posts:
+                Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()
+            posts.append(time.monotonic())
+            self.send_response(statuses[min(len(posts), len(statuses)) - 1])
+            self.send_header("Retry-After", "60" if len(posts) == 1 else "1")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/collect", posts
+        server.shutdown()
+
+
+def test_a_signal_ends_the_retries_soon_and_the_report_is_written(
+    produce: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http, "_LAST_SECONDS", 1.5, raising=False)
+    report = tmp_path / "report.json"
+    with busy(503) as (uri, posts):
+        error = produce("--target", uri, "--report", report).exception
+    assert isinstance(error, UnavailableError)
+    assert 2 <= len(posts) <= 3
+    assert posts[-1] - posts[0] < 10
+    found = json.loads(report.read_text())
+    assert (found["batches"], found["http"]) == (0, {"posts": 0, "repeated": len(posts) - 1, "refused": 0})
+
+
+def test_what_is_accepted_after_a_signal_counts(produce: Any, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    with busy(429, 503, 202) as (uri, posts):
+        result = produce("--target", uri, "--report", report)
+    assert result.exit_code == 0, result.output
+    assert len(posts) == 3
+    assert posts[-1] - posts[0] < 10
+    found = json.loads(report.read_text())
+    assert (found["batches"], found["http"]) == (1, {"posts": 1, "repeated": 2, "refused": 0})
+    assert "Stopped on request: 1 batches" in result.output
 
 
 def test_other_streams_are_not_for_the_collector(produce: Any, running: Collector) -> None:

@@ -129,6 +129,14 @@ def test_it_is_written_to_a_file(settings: Settings, tmp_path: Path) -> None:
     assert "landed units" in Text((tmp_path / "page.html").read_text()).text
 
 
+def test_a_reader_of_the_old_page_sees_no_part_of_the_new_one(lake_settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("old")
+    with (tmp_path / "page.html").open() as old:
+        assert run(lake_settings, "--out", tmp_path / "page.html").exit_code == 0
+        assert old.read() == "old"
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
 def test_an_empty_lake_says_so(lake_settings: Settings, tmp_path: Path) -> None:
     lake_settings.home.mkdir()
     done = run(lake_settings, "--out", tmp_path / "page.html")

@@ -280,6 +280,17 @@ def test_to_a_file(run: Callable[..., Any], tmp_path: Path) -> None:
     assert 0 < path.stat().st_size < before
 
 
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_reader_of_the_old_image_sees_no_part_of_the_new_one(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"plot.{kind}"
+    path.write_bytes(b"old")
+    with path.open("rb") as old:
+        write_image(Plot("title", NOON, NOON, (Panel("m", (Line("x", at(0), (1.0,)),)),)), path)
+        assert old.read() == b"old"
+    assert path.stat().st_size > 1_000
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [

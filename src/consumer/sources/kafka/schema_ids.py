@@ -72,11 +72,12 @@ class SchemaIds:
             self._warn(error)
             return
         if self._ids.get(contract.digest) != found:
-            self._ids[contract.digest] = found
+            ids = self._ids | {contract.digest: found}
             with catalog_errors():
                 ledger = open_catalog(self._settings).load_table(stream_tables(self._stream).ledger)
                 with ledger.transaction() as transaction:
-                    transaction.set_properties({SCHEMA_IDS: json.dumps(self._ids, sort_keys=True)})
+                    transaction.set_properties({SCHEMA_IDS: json.dumps(ids, sort_keys=True)})
+            self._ids = ids
             log.info("schema registered", stream=self._stream, subject=registry.subject, id=found)
 
     def _warn(self, error: LakeproofError) -> None:

@@ -26,7 +26,7 @@ from lakeproof.errors import UnavailableError
 from lakeproof.history.apply import adopt
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
-from lakeproof.kafka.registry import IncompatibleError
+from lakeproof.kafka.registry import IncompatibleError, Registry
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables.names import SCHEMA_IDS
@@ -85,6 +85,25 @@ def test_a_new_contract_has_no_id_until_the_registry_is_back(lake: Settings, mon
     assert ids.of(contract) is None  # the registry is not asked again at once
     monkeypatch.setattr(schema_ids, "monotonic", lambda: float("inf"))
     assert ids.of(contract) is not None
+
+
+def test_an_id_is_used_once_the_ledger_has_it(lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = away(lake_settings)
+    contract = adopt(open_catalog(settings), settings, "clickstream", ContractLog(settings.state.database))
+    monkeypatch.setattr(Registry, "register", lambda *_: 7)
+    ids = SchemaIds(settings, "clickstream")
+
+    def fail(_settings: Settings) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema_ids, "open_catalog", fail)
+        for _ in range(2):
+            with pytest.raises(UnavailableError):
+                ids.of(contract)
+    assert ids.of(contract) == 7
+    properties = open_catalog(settings).load_table("ledger.clickstream").properties
+    assert properties[SCHEMA_IDS] == f'{{"{contract.digest}": 7}}'
 
 
 def test_without_a_registry_there_are_no_ids(lake: Settings) -> None:
