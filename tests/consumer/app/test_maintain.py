@@ -77,7 +77,8 @@ def fill(settings: Settings, session_of: SessionOf, first: int) -> None:
     for number in range(first, first + MICRO_BATCHES):
         records = [order(number * 10 + each, **([{}, *WRONG][each % 4])) for each in range(8)]
         land(settings, f"{number}.json", batch(*records, records[0]))
-    drain(changed(settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1), session_of)
+    # Silver takes each micro-batch of bronze by itself, however fast it follows.
+    drain(changed(settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1), session_of)
 
 
 def all_rows(settings: Settings) -> Mapping[str, list[dict[str, Any]]]:
