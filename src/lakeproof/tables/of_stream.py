@@ -1,8 +1,9 @@
 """The tables of a stream, and of the products over it."""
 
 from dataclasses import astuple
+from functools import partial
 
-from lakeproof.contracts import Contract, Maintenance, load_contract
+from lakeproof.contracts import Maintenance, load_contract
 from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.settings import Settings
@@ -11,10 +12,7 @@ from lakeproof.tables.names import gold_table, samples_tables, silver_tables, st
 
 def tables_of_stream(settings: Settings, stream: str) -> dict[str, Maintenance]:
     """Return the tables that a stream may have, with the maintenance options of its contract and products."""
-
-    def contract_of(name: str) -> Contract:
-        return load_contract(settings.contracts, name)
-
+    contract_of = partial(load_contract, settings.contracts)
     contract = contract_of(stream)
     own = contract.maintenance
     found = dict.fromkeys((*astuple(stream_tables(stream)), *astuple(silver_tables(stream))), own)
