@@ -45,12 +45,7 @@ def places_of(settings: Settings) -> dict[str, str]:
 def check_reachable(settings: Settings, places: Mapping[str, str]) -> str:
     """Refuse places that the executors of a cluster cannot see; otherwise, return the master.
 
-    Parameters
-    ----------
-    settings
-        Settings with the master that runs the tasks.
-    places
-        Percent-encoded addresses of folders and databases, by the setting or option that names them.
+    `places` are percent-encoded addresses of folders and databases, by the setting or option that names them.
     """
     own, shared = settings.spark, list(filter(None, (settings.spark.shared or "").split(",")))
     if not own.is_remote:

@@ -51,13 +51,7 @@ OF_BATCHES = WITHOUT_BYTES | {
 
 
 def reason_sets(reasons: Any) -> list[str]:
-    """Join the sorted codes of each unit's reasons with ``+``, as in the ledger.
-
-    Parameters
-    ----------
-    reasons
-        An Arrow array of lists of reasons, as in dead letters.
-    """
+    """Join the sorted codes of each unit's reasons, an Arrow array of lists, with ``+``, as in the ledger."""
     codes: list[str] = reasons.flatten().field("code").to_pylist()
     lengths = reasons.value_lengths().to_pylist()
     if all(length == 1 for length in lengths):

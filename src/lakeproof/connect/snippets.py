@@ -86,7 +86,7 @@ def _spark(settings: Settings, table: str, served: bool) -> str:
         *_imports(properties),
         "from pyspark.sql import SparkSession",
         "",
-        *_dictionary("properties", properties),
+        *_dictionary(properties),
         'builder = SparkSession.builder.appName("lake")',
         "for key, value in properties.items():",
         "    builder = builder.config(key, value)",
@@ -211,7 +211,7 @@ def _open_in_python(settings: Settings, served: bool) -> list[str]:
         "from pyiceberg.catalog import load_catalog",
         "",
         *needs,
-        *_dictionary("properties", properties),
+        *_dictionary(properties),
         f'catalog = load_catalog("{CATALOG}", **properties)',
     ]
 
@@ -240,19 +240,18 @@ def _imports(properties: Mapping[str, str]) -> list[str]:
     return ["import os", ""] if variables(list(properties.values())) else []
 
 
-def _dictionary(name: str, properties: Mapping[str, str]) -> list[str]:
+def _dictionary(properties: Mapping[str, str]) -> list[str]:
     lines = (f"    {_python(key)}: {_python(value)}," for key, value in properties.items())
-    return [f"{name} = {{", *lines, "}"]
+    return ["properties = {", *lines, "}"]
 
 
 def _python(text: str) -> str:
     """Convert a text with references to a Python expression."""
-    pieces = [f'os.environ["{part.name}"]' if isinstance(part, Variable) else _string(part) for part in parts(text)]
+    pieces = [
+        f'os.environ["{part.name}"]' if isinstance(part, Variable) else json.dumps(part, ensure_ascii=False)
+        for part in parts(text)
+    ]
     return " + ".join(pieces) or '""'
-
-
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _heredoc(text: str) -> str:

@@ -12,39 +12,18 @@ JudgeName = Literal["auto", "native", "python"]
 
 @dataclass(frozen=True)
 class JudgeChoice:
-    """The judge that runs.
-
-    Parameters
-    ----------
-    name
-        Name of the judge.
-    version
-        Version of the native judge; empty for the one in Python.
-    why
-        Reason for the judge in Python; empty for the native judge.
-    """
+    """The judge that runs."""
 
     name: Literal["native", "python"]
-    version: str = ""
-    why: str = ""
+    version: str = ""  # of the native judge
+    why: str = ""  # reason for the judge in Python
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".strip()
 
 
 def judge_choice(wanted: JudgeName = "auto") -> JudgeChoice:
-    """Choose a judge.
-
-    Parameters
-    ----------
-    wanted
-        Value of LAKE_JUDGE.
-
-    Raises
-    ------
-    UnavailableError
-        The native judge is wanted, but cannot be used.
-    """
+    """Choose a judge by the value of LAKE_JUDGE; an error if the native one is wanted, but cannot be used."""
     if wanted == "python":
         return JudgeChoice("python", why="LAKE_JUDGE is python")
     found = _native_judge()

@@ -39,21 +39,11 @@ class _Doubled(dict[str, Any]):
 
 
 class Drifted(NamedTuple):
-    """A record that goes to bronze although some of its values do not fit.
+    """A record that goes to bronze although some of its values do not fit."""
 
-    Parameters
-    ----------
-    values
-        By field, like the values of a good record; null in place of values that do not fit.
-    drift
-        The values that do not fit.
-    faults
-        The reasons, in case the record becomes a dead letter after all.
-    """
-
-    values: dict[str, Any]
+    values: dict[str, Any]  # null in place of values that do not fit
     drift: list[DriftedValue]
-    faults: list[Fault]
+    faults: list[Fault]  # in case the record becomes a dead letter after all
 
 
 class _Faults:
@@ -101,14 +91,10 @@ class ExactJudge:
         ).decode
 
     def judge(self, unit: bytes) -> dict[str, Any] | list[Fault] | Drifted:
-        """Judge one unit.
+        """Return the values of a unit by field, or all reasons against it; both if the contract's policy lets it pass.
 
-        Returns
-        -------
-        dict[str, Any] or list[Fault] or Drifted
-            Values by field, for pyarrow; or all reasons: first those about the text (duplicate keys, invalid Unicode),
-            then those about fields in the order of the contract, then unknown fields in the order of the record. Both
-            values and reasons if the contract's policy lets the record pass.
+        Reasons are first those about the text (duplicate keys, invalid Unicode), then those about fields in the order
+        of the contract, then unknown fields in the order of the record.
         """
         if _depth(unit) > MAX_DEPTH:
             return [Fault(Reason.TOO_DEEP, "$", f"nested more than {MAX_DEPTH} levels deep")]
@@ -222,16 +208,9 @@ def _field_reader(field: Field, takes_drift: bool) -> _Reader:
 
 
 def _reader(kind: Type, may_drift: bool, takes_drift: bool) -> _Reader:
-    """Return a function that reads values of a type.
+    """Return a function that reads values of a type; those that do not fit become null if they `may_drift`.
 
-    Parameters
-    ----------
-    kind
-        The type.
-    may_drift
-        Whether a value that does not fit is allowed, and becomes null.
-    takes_drift
-        Whether the contract allows values that do not fit at all; applies to nested values.
+    `takes_drift`: whether the contract allows values that do not fit at all; applies to nested values.
     """
     match kind:
         case ObjectType():

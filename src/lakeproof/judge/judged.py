@@ -26,21 +26,11 @@ ArrowField: TypeAlias = "pa.Field[Any]"
 
 
 class Fault(NamedTuple):
-    """A reason against a unit.
-
-    Parameters
-    ----------
-    code
-        Code of the reason.
-    path
-        JSONPath of the place in the record; ``$`` for the whole unit.
-    detail
-        What was expected and what was found, in words.
-    """
+    """A reason against a unit."""
 
     code: Reason
-    path: str
-    detail: str
+    path: str  # JSONPath of the place in the record; ``$`` for the whole unit
+    detail: str  # what was expected and what was found, in words
 
 
 REASONS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in ("code", "path", "detail")]))
@@ -62,24 +52,14 @@ _PRIMITIVES: dict[PrimitiveType, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Good:
-    """Records that meet the contract.
+    """Records that meet the contract."""
 
-    Parameters
-    ----------
-    values
-        The contract's fields, and no other column.
-    positions
-        int64: index of each record in its batch.
-    drift
-        list<string>: for each value of a record that did not fit, the codes of its reasons, joined by ``+``; null for
-        a record without such values. None with the policy freeze.
-    rescued
-        map<string, string>: the JSONPaths of these values, and their text. None unless the policy is rescue.
-    """
-
-    values: pa.RecordBatch
-    positions: ArrowColumn
+    values: pa.RecordBatch  # the contract's fields, and no other column
+    positions: ArrowColumn  # int64: index of each record in its batch
+    # list<string>: for each value of a record that did not fit, the codes of its reasons, joined by ``+``; null for a
+    # record without such values. None with the policy freeze.
     drift: "ArrowColumn | None"
+    # map<string, string>: the JSONPaths of these values, and their text. None unless the policy is rescue.
     rescued: "ArrowColumn | None"
 
     def __len__(self) -> int:
@@ -88,21 +68,11 @@ class Good:
 
 @dataclass(frozen=True)
 class Bad:
-    """Units that do not meet the contract.
+    """Units that do not meet the contract."""
 
-    Parameters
-    ----------
-    positions
-        int64: index of each unit in its batch.
-    reasons
-        list<struct<code, path, detail>>: all reasons against each unit.
-    raw
-        binary: the bytes of each unit; null if there are too many to keep.
-    """
-
-    positions: ArrowColumn
-    reasons: ArrowColumn
-    raw: ArrowColumn
+    positions: ArrowColumn  # int64: index of each unit in its batch
+    reasons: ArrowColumn  # list<struct<code, path, detail>>: all reasons against each unit
+    raw: ArrowColumn  # binary: the bytes of each unit; null if there are too many to keep
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -121,19 +91,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Together:
-    """Units of several batches that were judged together; positions are indexes in their own batches.
-
-    Parameters
-    ----------
-    judged
-        The units.
-    good_of, bad_of
-        Index of the batch of each good record, and of each bad unit.
-    """
+    """Units of several batches that were judged together; positions are indexes in their own batches."""
 
     judged: Judged
-    good_of: Sequence[int]
-    bad_of: Sequence[int]
+    good_of: Sequence[int]  # index of the batch of each good record
+    bad_of: Sequence[int]  # and of each bad unit
 
 
 def value_schema(contract: Contract) -> pa.Schema:
@@ -142,19 +104,7 @@ def value_schema(contract: Contract) -> pa.Schema:
 
 
 def good_records(contract: Contract, positions: Any, columns: list[ArrowColumn], drift: ArrowColumn) -> Good:
-    """Build a :class:`Good` from columns.
-
-    Parameters
-    ----------
-    contract
-        The contract that the records meet.
-    positions
-        Index of each record in its batch.
-    columns
-        The contract's fields.
-    drift
-        For each record, the values that did not fit: list<struct<codes, path, text>>.
-    """
+    """Build a :class:`Good` from the contract's columns; `drift` is of the type :data:`DRIFT`."""
     codes = rescued = None
     if contract.drift is not DriftPolicy.FREEZE:
         codes = _by_record(drift, _CODES, "codes")

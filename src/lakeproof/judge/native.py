@@ -50,21 +50,11 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Units:
-    """Units of batches.
+    """Units of batches, as arrays of int64."""
 
-    Parameters
-    ----------
-    of
-        int64: index of the batch of each unit.
-    positions
-        int64: index of each unit in its batch.
-    starts, ends
-        int64: offsets of each unit in its batch.
-    """
-
-    of: Any
-    positions: Any
-    starts: Any
+    of: Any  # index of the batch of each unit
+    positions: Any  # index of each unit in its batch
+    starts: Any  # offsets in the batch
     ends: Any
 
     def __len__(self) -> int:
@@ -91,38 +81,18 @@ class Units:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The result of judging a run of units.
-
-    Parameters
-    ----------
-    good
-        Records that meet the contract.
-    columns
-        The contract's columns of the good records.
-    drift
-        For each good record: list<struct<codes, path, text>> of its drifted values.
-    bad, reasons, raw
-        Units that do not meet the contract, the reasons against each, and the bytes of each.
-    undecided
-        Units for the exact judge.
-    too_large
-        Units that are too large to be judged.
-    refused
-        Indexes of the batches that cannot be split.
-    following
-        Index of the batch, and position in it, of the first unit after the chunk.
-    """
+    """The result of judging a run of units."""
 
     good: Units
-    columns: list[ArrowColumn]
-    drift: ArrowColumn
+    columns: list[ArrowColumn]  # the contract's columns of the good records
+    drift: ArrowColumn  # for each good record: list<struct<codes, path, text>> of its drifted values
     bad: Units
-    reasons: ArrowColumn
-    raw: ArrowColumn
-    undecided: Units
-    too_large: Units
-    refused: list[int]
-    following: tuple[int, int]
+    reasons: ArrowColumn  # against each bad unit
+    raw: ArrowColumn  # bytes of each bad unit
+    undecided: Units  # for the exact judge
+    too_large: Units  # not judged
+    refused: list[int]  # indexes of the batches that cannot be split
+    following: tuple[int, int]  # index of the batch, and position in it, of the first unit after the chunk
 
 
 def no_chunk(contract: Contract) -> Chunk:
@@ -134,13 +104,7 @@ def no_chunk(contract: Contract) -> Chunk:
 
 
 class NativeJudge:
-    """Judges records by a contract.
-
-    Raises
-    ------
-    UnsupportedError
-        The native judge is not installed, or does not support the contract.
-    """
+    """Judges records by a contract; raises :class:`UnsupportedError` if it cannot."""
 
     def __init__(self, contract: Contract) -> None:
         try:
@@ -154,21 +118,10 @@ class NativeJudge:
             raise UnsupportedError(str(error)) from error
 
     def judge(self, batches: Sequence[bytes], record_bytes: int, units: int, size: int) -> Iterator[Chunk]:
-        """Judge the units of batches.
+        """Judge the units of decompressed batches; chunks that were yielded before a :class:`BrokenError` are valid.
 
-        Parameters
-        ----------
-        batches
-            The batches as landed, decompressed.
-        record_bytes
-            Maximum bytes of a unit; a larger one is not judged.
-        units, size
-            Maximum number of units of a chunk, and of their bytes, unless a single unit has more.
-
-        Raises
-        ------
-        BrokenError
-            The native judge failed. Chunks that it yielded before are valid.
+        A unit of more than `record_bytes` is not judged. A chunk has at most `units` units, and `size` bytes of them,
+        unless a single unit has more.
         """
         judging = self._judge.judge(batches, record_bytes, units, size)
         while True:

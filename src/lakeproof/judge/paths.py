@@ -22,21 +22,11 @@ RECORD: Place = ()
 
 
 class DriftedValue(NamedTuple):
-    """A value without a column, or one that does not fit its column.
+    """A value without a column, or one that does not fit its column."""
 
-    Parameters
-    ----------
-    path
-        JSONPath of the place in the record, unique to the place.
-    codes
-        The codes of all reasons, sorted, joined by ``+``.
-    text
-        Its JSON text as landed.
-    """
-
-    path: str
-    codes: str
-    text: str
+    path: str  # JSONPath of the place in the record, unique to the place
+    codes: str  # the codes of all reasons, sorted, joined by ``+``
+    text: str  # its JSON text as landed
 
 
 def json_path(place: Place) -> str:
@@ -50,15 +40,7 @@ def exact_path(place: Place) -> str:
 
 
 def verbatim(unit: bytes, places: Iterable[Place]) -> list[str]:
-    """Return the JSON text at places of a record, as landed, without the white space around it.
-
-    Parameters
-    ----------
-    unit
-        The record: JSON in UTF-8 without duplicate keys.
-    places
-        Places in the record.
-    """
+    """Return the JSON text at places of a record without duplicate keys: as landed, without white space around it."""
     parts: dict[Place, Any] = {}
 
     def raw(place: Place) -> Any:

@@ -23,13 +23,7 @@ class RulesJudge:
         self._rules = contract.rules
 
     def judge(self, columns: Sequence[ArrowColumn]) -> dict[int, list[Fault]]:
-        """Check the rows of the contract's columns.
-
-        Returns
-        -------
-        dict[int, list[Fault]]
-            Reasons in the order of the rules, by the index of each row that breaks a rule, ascending.
-        """
+        """Return the reasons, in the order of the rules, by the index of each row that breaks a rule, ascending."""
         named = dict(zip(self._names, columns, strict=True))
         found: dict[int, list[Fault]] = {}
         for rule in self._rules:

@@ -39,15 +39,7 @@ _LONGEST_INT = len(str(-(1 << 63)))
 
 
 class UnfitError(Exception):
-    """A value does not fit its field.
-
-    Parameters
-    ----------
-    code
-        ``wrong_type``, ``wrong_format`` or ``out_of_range``.
-    detail
-        What was expected, and what was found.
-    """
+    """A value does not fit its field; `detail` is what was expected, and what was found."""
 
     def __init__(self, code: Reason, detail: str) -> None:
         super().__init__(detail)

@@ -22,15 +22,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
 class StructureError(Exception):
-    """The brackets or quotes do not match.
-
-    Parameters
-    ----------
-    problem
-        What is wrong, and at which byte.
-    depth
-        Nesting depth of the brackets before the error.
-    """
+    """Brackets or quotes do not match, or a value has no end; `depth` is the nesting depth before the error."""
 
     def __init__(self, problem: str, depth: int = 0) -> None:
         super().__init__(problem)
@@ -54,18 +46,7 @@ def content_end(value: bytes, start: int, end: int) -> int:
 
 
 def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
-    """Find where the object or array that opens at `start` ends.
-
-    Returns
-    -------
-    tuple[int, int]
-        The offset after the closing bracket, and the nesting depth of the brackets, which is at least 1.
-
-    Raises
-    ------
-    StructureError
-        The value does not end before `end`, or a bracket closes one of the other kind.
-    """
+    """Return the offset after the object or array that opens at `start`, and the nesting depth of its brackets."""
     skip = _INSIDE.match
     closers = bytearray()
     position, depth, deepest = start, 0, 0
@@ -91,13 +72,7 @@ def container_end(value: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def element_end(value: bytes, start: int, end: int) -> int:
-    """Find the ``,`` or ``]`` after the array element that begins at `start`.
-
-    Raises
-    ------
-    StructureError
-        There is no such byte before `end`, the element is empty, or its brackets do not match.
-    """
+    """Return the offset of the ``,`` or ``]`` after the array element at `start`, which must not be empty."""
     position = _skip(_ELEMENT, value, start, end)
     while position < end:
         byte = value[position]
@@ -116,13 +91,7 @@ def element_end(value: bytes, start: int, end: int) -> int:
 
 
 def string_end(value: bytes, start: int, end: int, depth: int = 0) -> int:
-    """Return the offset after the closing quote of the string that opens at `start`.
-
-    Raises
-    ------
-    StructureError
-        The string does not end before `end`; `depth` is the nesting depth of the brackets before the string.
-    """
+    """Return the offset after the closing quote of the string that opens at `start`, inside `depth` brackets."""
     position = start + 1
     while position < end:
         after = _skip(_IN_STRING, value, position, end)

@@ -42,15 +42,7 @@ _SCALAR = re.compile(rb"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE
 
 @dataclass(frozen=True)
 class Refused:
-    """A batch that cannot be split, and becomes a single dead letter.
-
-    Parameters
-    ----------
-    code
-        ``empty_batch``, ``not_a_batch`` or ``corrupt_batch``.
-    detail
-        What is wrong, and where.
-    """
+    """A batch that cannot be split, and becomes a single dead letter."""
 
     code: Reason
     detail: str
@@ -68,20 +60,10 @@ _Spans = Iterator[tuple[int, int]]
 
 
 def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
-    """Split a batch into its units.
+    """Split a decompressed batch into its units; units of more than `most` bytes are not copied.
 
-    Parameters
-    ----------
-    value
-        The batch as landed, decompressed. A UTF-8 byte order mark at its start is skipped.
-    most
-        Maximum bytes of a unit; a larger one is not copied.
-
-    Returns
-    -------
-    Refused or Iterator[bytes or TooLarge]
-        The reason why the batch cannot be split; or its units in order, each a slice of `value` without the white space
-        around it (a line of newline-delimited JSON keeps its own). A unit need not be valid JSON.
+    Each unit is a slice of `value` without the white space around it (a line of newline-delimited JSON keeps its own).
+    It need not be valid JSON. A UTF-8 byte order mark at the start of the batch is skipped.
     """
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
     end = content_end(value, start, len(value))
@@ -100,17 +82,8 @@ def split(value: bytes, most: int = sys.maxsize) -> Refused | Iterator[Unit]:
 def salvage(value: bytes) -> tuple[list[bytes], bytes] | None:
     """Split an array that :func:`split` refuses because it was cut short or is broken in the middle.
 
-    Parameters
-    ----------
-    value
-        The batch as landed, decompressed.
-
-    Returns
-    -------
-    tuple[list[bytes], bytes] or None
-        The elements before the break, as :func:`split` would return them, and the bytes after the last element, which
-        may be none; None if no element is complete, or `value` is not an array. A number, true, false or null at the
-        very end of `value` is not complete: digits may be missing.
+    Returns the elements before the break, and the bytes after the last one; None if no element is complete, or `value`
+    is not an array. A number, true, false or null at the very end of `value` is not complete: digits may be missing.
     """
     start = skip_space(value, len(_BOM) if value.startswith(_BOM) else 0, len(value))
     end = content_end(value, start, len(value))
@@ -213,10 +186,7 @@ def _segments(value: bytes, start: int, end: int) -> Iterator[_Segment]:
 def _valid_stop(value: bytes, start: int, end: int, window: int) -> tuple[int | None, int]:
     """Find a ``,`` or the last ``]`` up to which msgspec reads the elements from `start`.
 
-    Returns
-    -------
-    tuple[int or None, int]
-        The offset, or None; and the number of bytes from `start` before the first obstacle, or 0.
+    Also returns the number of bytes from `start` before the first obstacle, or 0.
     """
     reach = 0
     # Any comma after a brace may be tried, even one inside a string: if the bytes before it are read as whole elements,

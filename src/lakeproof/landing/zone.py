@@ -118,15 +118,8 @@ class LandingZone:
 def landing_zone(settings: Settings, stream: str, ledger: Mapping[str, str] | None = None) -> LandingZone:
     """Return the landing zone of a stream, with links and ``..`` resolved.
 
-    Parameters
-    ----------
-    settings
-        Settings of the lake.
-    stream
-        Name of the stream.
-    ledger
-        Properties of the stream's ledger, which record the address of ``consumer run --source`` and where the stream
-        begins. Looked up by default.
+    The properties of the stream's ledger, which are looked up by default, record the address of ``consumer run
+    --source`` and where the stream begins.
     """
     recorded = _ledger_properties(settings, stream) if ledger is None else ledger
     asked = landing_of_contract(settings, stream)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import astuple
+from functools import partial
 
-from lakeproof.contracts import Contract, Maintenance, load_contract
+from lakeproof.contracts import Maintenance, load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.product_file import may_read, product_names
 from lakeproof.gold.samples import Samples
@@ -19,10 +20,7 @@ def tables_of_stream(
 
     With `skipped`, a product that cannot be read is left out; it is called with the product's table and the error.
     """
-
-    def contract_of(name: str) -> Contract:
-        return load_contract(settings.contracts, name)
-
+    contract_of = partial(load_contract, settings.contracts)
     contract = contract_of(stream)
     own = contract.maintenance
     found = dict.fromkeys((*astuple(stream_tables(stream)), *astuple(silver_tables(stream))), own)

@@ -246,7 +246,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
             _NUMBERED_PROPERTIES | renaming(contract.renamed),
         ),
         (tables.dead_letters, dead_letter_schema(), INGESTED_AT, {}),
-        (tables.ledger, ledger_schema(), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
+        (tables.ledger, _schema(_LEDGER), INGESTED_AT, _LEDGER_PROPERTIES | {NEXT_MICRO_BATCH: "0"}),
     ):
         if _ensure_table(catalog, name, schema, day_of, properties) or name == tables.bronze:
             continue
@@ -258,7 +258,7 @@ def ensure_tables(catalog: "Catalog", contract: Contract) -> None:
 
 def ensure_attempts(catalog: "Catalog", stream: str) -> None:
     """Create the table of attempts to replay dead letters of a stream, unless it exists."""
-    name, schema = stream_tables(stream).attempts, attempts_schema()
+    name, schema = stream_tables(stream).attempts, _schema(_ATTEMPTS)
     if not _ensure_table(catalog, name, schema, INGESTED_AT, {}):
         evolve(catalog.load_table(name), schema)
 
@@ -353,16 +353,6 @@ def _bronze_columns(contract: Contract) -> list[Column]:
 def dead_letter_schema() -> "Schema":
     """Iceberg schema of ``dead_letters.<stream>``."""
     return _schema(_DEAD_LETTER)
-
-
-def attempts_schema() -> "Schema":
-    """Iceberg schema of ``dead_letters.<stream>_attempts``."""
-    return _schema(_ATTEMPTS)
-
-
-def ledger_schema() -> "Schema":
-    """Iceberg schema of ``ledger.<stream>``."""
-    return _schema(_LEDGER)
 
 
 def silver_ledger_schema() -> "Schema":

@@ -153,16 +153,8 @@ def forecast(
 ) -> Forecast:
     """Judge the landed units of a stream by another contract. Nothing is changed.
 
-    Parameters
-    ----------
-    catalog, settings
-        The lake. The settings also define the limits and the judge.
-    contract
-        The other contract.
-    sample
-        Number of rows to judge of bronze, and of the dead letters; all by default.
-    progress
-        Called with the number of rows to judge; returns a function to call with the number of each judged group.
+    `sample` is the number of rows to judge of bronze, and of the dead letters; all by default. `progress` is called
+    with the number of rows to judge; it returns a function to call with the number of each judged group.
     """
     found = landed(catalog, contract.stream)
     if found is None:

@@ -47,13 +47,7 @@ class Landed:
 
 
 def landed(catalog: "Catalog", stream: str) -> Landed | None:
-    """Open the tables of a stream; None if nothing has landed.
-
-    Raises
-    ------
-    LakeproofError
-        A table was lost.
-    """
+    """Open the tables of a stream; None if nothing has landed. A lost table is an error."""
     names = stream_tables(stream)
     ledger = table_or_none(catalog, names.ledger)
     if ledger is None:
@@ -129,23 +123,10 @@ def rows_of(table: "Table") -> int:
 def read(
     table: "Table", columns: Sequence[str], newest: int | None = None, sample: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read rows of a table, in the same order each time as long as its data files do not change.
+    """Read rows of a table, up to the micro-batch `newest`, in groups of at most as many as are judged at once.
 
-    Parameters
-    ----------
-    table
-        The table, at its current snapshot.
-    columns
-        Columns to read; columns that the table lacks are left out.
-    newest
-        Rows of later micro-batches are left out.
-    sample
-        Number of rows to choose, evenly spaced; all by default.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        At most the number of rows that are judged at once.
+    The order is the same each time as long as the table's data files do not change. Columns that the table lacks are
+    left out. `sample` is the number of rows to choose, evenly spaced; all by default.
     """
     tasks = _tasks(table)
     chosen = _chosen(sum(task.file.record_count for task in tasks), sample)

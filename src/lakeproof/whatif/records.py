@@ -38,23 +38,9 @@ _SECOND = 1_000_000
 
 
 def record_texts(rows: pa.RecordBatch, judged_by: Contract, names: Mapping[str, str], times: TimeForms) -> Any:
-    """Write rows of bronze as JSON objects.
+    """Write rows of bronze as JSON objects, without null fields, which are like absent ones.
 
-    Parameters
-    ----------
-    rows
-        Columns of bronze, with ``_rescued`` if the table has it.
-    judged_by
-        The contract that judged the rows.
-    names
-        Current columns of fields that were renamed since, by the name in that contract.
-    times
-        Formats of timestamps other than ISO 8601.
-
-    Returns
-    -------
-    pyarrow.Array
-        Text of each record. Null fields are left out, like absent ones.
+    `names` has the current columns of fields that were renamed since, by the name in the contract that judged the rows.
     """
     columns = {
         field.name: rows.column(column)

@@ -14,14 +14,9 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|x([0-9a-f]{2})|(.))")
 
 
 def put_back(text: str, values: Sequence[tuple[str, str]]) -> str:
-    """Put values into a record.
+    """Put values of ``_rescued``, as pairs of JSONPath and JSON text, into a record without them.
 
-    Parameters
-    ----------
-    text
-        The record without the values, or with null in their place.
-    values
-        JSONPath and JSON text of each value, as in ``_rescued``. Values without a place in the record are left out.
+    Values without a place in the record are left out.
     """
     record = _read(text)
     for path, value in values:

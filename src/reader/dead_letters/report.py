@@ -41,13 +41,11 @@ def sparkline(counts: Sequence[int]) -> str:
     return "".join(_BARS[-(-count * len(_BARS) // most) - 1] if count else " " for count in counts)
 
 
-def parts_of_time(
-    hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime, most: int = _BUCKETS
-) -> tuple[list[int], int]:
+def parts_of_time(hours: Sequence[tuple[datetime, int]], first: datetime, last: datetime) -> tuple[list[int], int]:
     """Return counts of equal parts of the time from the hour of `first` to the hour of `last`, and hours per part."""
     start = first.replace(minute=0, second=0, microsecond=0)
     whole = (last - start) // timedelta(hours=1) + 1
-    length = -(-whole // most)
+    length = -(-whole // _BUCKETS)
     counts = [0] * -(-whole // length)
     for hour, count in hours:
         counts[(hour - start) // timedelta(hours=1) // length] += count

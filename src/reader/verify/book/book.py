@@ -15,10 +15,9 @@ from getpass import getuser
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakeproof.addresses import sqlalchemy_uri, sqlite_path
 from lakeproof.catalog import catalog_errors, table_or_none
 from lakeproof.contracts import Field
 from lakeproof.errors import LakeproofError
@@ -55,6 +54,7 @@ from reader.verify.book.hashes import (
 from reader.verify.book.since import since_views
 from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.spans import Span
+from reader.verify.tables.layers import FoundT, read_state
 from reader.verify.tables.removals import Removals
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Book:
             versions={name: version(name) for name in ("lakeproof", "duckdb", "pyiceberg")},
             reached=self._reached,
         )
-        if not _is_current(self._settings):
+        if not read_book(self._settings, is_current):
             return proof
         engine = open_database(self._settings.state.database)
         try:
@@ -407,37 +407,9 @@ class Book:
                 self._files.append(known[location])
 
 
-def read_book(settings: Settings, read: Callable[[Connection], Any]) -> Any:
-    """Read the book; return None if its database is missing, unreadable or of another version.
-
-    Unlike the consumer, the reader migrates no database.
-    """
-    if not _is_current(settings):
-        return None
-    engine = open_database(settings.state.database)
-    try:
-        with engine.connect() as connection:
-            return read(connection)
-    except SQLAlchemyError:
-        return None
-    finally:
-        engine.dispose()
-
-
-def _is_current(settings: Settings) -> bool:
-    """Return whether the state database exists and has the current version; the consumer creates and migrates it."""
-    uri = settings.state.database
-    path = sqlite_path(uri)
-    if path and not path.exists():
-        return False
-    engine = create_engine(sqlalchemy_uri(uri))
-    try:
-        with engine.connect() as connection:
-            return is_current(connection)
-    except SQLAlchemyError:
-        return False
-    finally:
-        engine.dispose()
+def read_book(settings: Settings, read: Callable[[Connection], FoundT]) -> FoundT | None:
+    """Read the book; return None if its database is missing, unreadable or of another version."""
+    return read_state(settings, lambda connection: read(connection) if is_current(connection) else None, None)
 
 
 def _user() -> str:

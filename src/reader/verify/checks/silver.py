@@ -42,7 +42,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
     start, newest = _proven(scope, contract, end)
     _prove_tables(scope, contract, end, continues=start > 0)
     recomputed = RecomputedVerdicts(scope.session, contract, end, start, newest)
-    result = _compare(scope.session, contract, recomputed, found, scope.book.removals.expired)
+    result = compare_silver(scope.session, contract, recomputed, found, scope.book.removals.expired)
     scope.book.note("silver", {"contract": contract.digest, "end": end, "newest": recomputed.newest})
     ahead = _rows_ahead(scope.session, names, end)
     with catalog_errors():
@@ -59,11 +59,6 @@ def check(scope: Scope) -> tuple[Result, ...]:
         if reached < end
     )
     return (replace(result, findings=found.whole(), problems=behind),)
-
-
-def compare_silver(session: Session, contract: Contract, end: int, found: Findings) -> Result:
-    """Recompute the verdicts in the micro-batches before `end`, and add faults to `found`."""
-    return _compare(session, contract, RecomputedVerdicts(session, contract, end), found)
 
 
 def _proven(scope: Scope, contract: Contract, end: int) -> tuple[int, int | None]:
@@ -87,13 +82,14 @@ def _prove_tables(scope: Scope, contract: Contract, end: int, *, continues: bool
         book.prove(scope.catalog, name, reach, contract, booked=booked, continues=continues)
 
 
-def _compare(
+def compare_silver(
     session: Session,
     contract: Contract,
     recomputed: RecomputedVerdicts,
     found: Findings,
     expired: Mapping[str, Expired] | None = None,
 ) -> Result:
+    """Compare the silver tables with recomputed verdicts, and add faults to `found`."""
     comparison = SilverComparison(session, contract, found, expired)
     try:
         for part in recomputed.slices():

@@ -24,7 +24,7 @@ class Message:
 
 
 def label_of(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
-    """Return the SHA-256 of key and headers, as :data:`reader.verify.tables.topic.LABEL` computes it for a row."""
+    """Return the SHA-256 of key and headers, as :func:`reader.verify.tables.topic.label_of` computes it for a row."""
     pairs = (f"{_hex(name.encode())}={_hex(value)}" for name, value in headers)
     return hashlib.sha256(f"{_hex(key)}|{','.join(pairs)}".encode()).hexdigest()
 

@@ -19,6 +19,11 @@ def codes_of(reasons: str) -> str:
     return f"coalesce(array_to_string(list_sort(list_distinct([reason.code FOR reason IN {reasons}])), '+'), '')"
 
 
+def rescued_of(session: Session, bronze: str) -> str:
+    """Return SQL of the number of rescued values of a row of bronze."""
+    return f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in session.columns(bronze) else "0"
+
+
 CODES = codes_of(REASONS)
 HAS_BYTES = "position IS NOT NULL AND NOT (raw_hash IS NULL AND contains(codes, '_too_large'))"
 """SQL that is true if a dead letter has the bytes of a unit."""

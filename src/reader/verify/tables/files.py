@@ -25,7 +25,7 @@ from reader.verify.book.since import sources_since
 from reader.verify.findings import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import KNOWN, Replays
+from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, KNOWN, Replays
 from reader.views import MEMORY
 
 _LETTERS = f"{MEMORY}.main.verify_letters"
@@ -181,11 +181,10 @@ class TablesOfFiles:
     def _load_accounts(self) -> float | None:
         """Read the tables; return when the newest row of a micro-batch outside the ledger was judged."""
         there = not_removed(self._session, self._tables.dead_letters)
-        closed = self._replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
             f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at, "
-            f"{MICRO_BATCH_ID} AS micro_batch, NOT {closed} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed, "
+            f"{MICRO_BATCH_ID} AS micro_batch, NOT {IS_CLOSED} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed, "
             f"{there} AS is_there "
             f"FROM {self._tables.dead_letters} AS letter"
         )
@@ -220,7 +219,7 @@ class TablesOfFiles:
         return dict(
             self._session.fetch(
                 f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
-                f"WHERE {RESCUED} IS NOT NULL AND NOT {self._replays.is_replayed(MICRO_BATCH_ID)} GROUP BY {SOURCE}"
+                f"WHERE {RESCUED} IS NOT NULL AND NOT {IS_REPLAYED} GROUP BY {SOURCE}"
             )
         )
 
@@ -228,6 +227,6 @@ class TablesOfFiles:
         return (
             f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, "  # noqa: S608
             f"{MICRO_BATCH_ID} AS micro_batch, true AS in_bronze, true AS live, "
-            f"NOT {self._replays.is_replayed(MICRO_BATCH_ID)} AS landed FROM {self._tables.bronze} "
+            f"NOT {IS_REPLAYED} AS landed FROM {self._tables.bronze} "
             f"UNION ALL SELECT source, position, ingested_at, micro_batch, false, live, landed FROM {_LETTERS}"
         )

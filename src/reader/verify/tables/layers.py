@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakeproof.addresses import sqlalchemy_uri
+from lakeproof.addresses import sqlalchemy_uri, sqlite_path
 from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
@@ -121,7 +121,10 @@ def query_state(settings: Settings, lease: str) -> State:
 
 
 def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwise: FoundT) -> FoundT:
-    """Read the state database without migrating it, unlike the consumer; return `otherwise` if that fails."""
+    """Read the state database; return `otherwise` if that fails. Unlike the consumer, do not create or migrate it."""
+    path = sqlite_path(settings.state.database)
+    if path and not path.exists():
+        return otherwise
     engine = create_engine(sqlalchemy_uri(settings.state.database))
     try:
         with engine.connect() as connection:

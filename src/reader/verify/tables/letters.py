@@ -4,22 +4,20 @@ from lakeproof.reasons import OF_BATCHES
 from lakeproof.tables.names import (
     ATTEMPT,
     INGESTED_AT,
-    KEY,
     LANDED_AT,
     MICRO_BATCH_ID,
     POSITION,
     RAW,
-    RESCUED,
     SOURCE,
     ReplayOutcome,
     StreamTables,
 )
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
-from reader.verify.tables.accounts import CODES
+from reader.verify.tables.accounts import CODES, rescued_of
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import ATTEMPTS, BOOKED, KNOWN, STATES, Replays
-from reader.verify.tables.topic import LABEL
+from reader.verify.tables.replays import ATTEMPTS, BOOKED, IS_REPLAYED, KNOWN, STATES, Replays
+from reader.verify.tables.topic import label_of
 from reader.views import MEMORY
 
 LETTERS = f"{MEMORY}.main.verify_replayed_letters"
@@ -53,28 +51,23 @@ class ReplayedLetters:
         """Read all tables, the ledger first; return when the newest row that is not in the ledger was judged."""
         newest = self._replays.load()
         fetch, tables = self._session.fetch, self._tables
-        label = {
-            name: LABEL if KEY in self._session.columns(name) else "NULL"
-            for name in (tables.bronze, tables.dead_letters)
-        }
-        rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
-        replayed = self._replays.is_replayed(MICRO_BATCH_ID)
         of_replays = f"SELECT source FROM {ATTEMPTS}"  # noqa: S608
         there = not_removed(self._session, tables.dead_letters)
         fetch(
             f"CREATE OR REPLACE TABLE {LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
             f"coalesce({ATTEMPT}, 1) AS letter, {CODES} AS codes, sha256({RAW}) AS raw_hash, "
-            f"{LANDED_AT} AS landed_at, {label[tables.dead_letters]} AS label, {MICRO_BATCH_ID} AS micro_batch, "
-            f"{INGESTED_AT} AS ingested_at, state.outcome, {there} AS is_there "
+            f"{LANDED_AT} AS landed_at, {label_of(self._session, tables.dead_letters)} AS label, "
+            f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, state.outcome, {there} AS is_there "
             f"FROM {tables.dead_letters} AS letter LEFT JOIN {STATES} AS state "
             f"ON state.source = {SOURCE} AND state.position = {POSITION} AND state.letter = coalesce({ATTEMPT}, 1) "
             f"WHERE {SOURCE} IN ({of_replays}) OR {ATTEMPT} > 1"
         )
         fetch(
             f"CREATE OR REPLACE TABLE {ROWS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
-            f"{LANDED_AT} AS landed_at, {label[tables.bronze]} AS label, {MICRO_BATCH_ID} AS micro_batch, "
-            f"{INGESTED_AT} AS ingested_at, {replayed} AS replayed, {rescued} AS rescued "
-            f"FROM {tables.bronze} WHERE {SOURCE} IN ({of_replays}) OR {replayed}"
+            f"{LANDED_AT} AS landed_at, {label_of(self._session, tables.bronze)} AS label, "
+            f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, {IS_REPLAYED} AS replayed, "
+            f"{rescued_of(self._session, tables.bronze)} AS rescued "
+            f"FROM {tables.bronze} WHERE {SOURCE} IN ({of_replays}) OR {IS_REPLAYED}"
         )
         ((later,),) = fetch(
             f"SELECT epoch(max(ingested_at)) FROM (SELECT micro_batch, ingested_at FROM {LETTERS} "  # noqa: S608

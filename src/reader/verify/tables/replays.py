@@ -42,6 +42,13 @@ CHANGED = "raw_hash IS NOT NULL AND transform IS NOT NULL"
 """SQL that is true if a transform changed the bytes. An attempt also has bytes that its dead letter lacks."""
 STATES = f"{MEMORY}.main.verify_letter_states"
 """Replayed dead letters: ``source``, ``position``, ``letter``, and ``outcome`` of the newest attempt."""
+IS_CLOSED = (
+    f"EXISTS (FROM {STATES} AS state WHERE state.source = letter.{SOURCE} AND state.position = letter.{POSITION} "
+    f"AND state.letter = coalesce(letter.{ATTEMPT}, 1) AND state.outcome = '{ReplayOutcome.CLOSED}')"
+)
+"""SQL that is true if the dead letter ``letter`` is closed."""
+IS_REPLAYED = f"coalesce({MICRO_BATCH_ID} IN (FROM {BATCHES}), false)"
+"""SQL that is true if a replay appended the row."""
 
 
 class Replays:
@@ -102,17 +109,6 @@ class Replays:
                 "GROUP BY ALL"
             )
         }
-
-    def is_closed(self, source: str, position: str, letter: str) -> str:
-        """Return SQL that is true if a dead letter is closed."""
-        return (
-            f"EXISTS (FROM {STATES} AS state WHERE state.source = {source} AND state.position = {position} "
-            f"AND state.letter = coalesce({letter}, 1) AND state.outcome = '{ReplayOutcome.CLOSED}')"
-        )
-
-    def is_replayed(self, micro_batch: str) -> str:
-        """Return SQL that is true if a replay appended the row."""
-        return f"coalesce({micro_batch} IN (FROM {BATCHES}), false)"
 
     def landed_as_it_is(self) -> str:
         """Return SQL that is true if a bronze row has the values of the landed bytes at its place."""

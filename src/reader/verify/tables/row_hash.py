@@ -22,16 +22,10 @@ _PLAIN, _PLAIN_SCALE = "0.000001", 6
 
 
 def row_hash_sql(schema: "Schema", fields: Iterable[Field], alias: str) -> str:
-    """Return SQL of the hash (UBIGINT) of a row of a table.
+    """Return SQL of the hash (UBIGINT) of a row of a table with this alias.
 
-    Parameters
-    ----------
-    schema
-        The columns of the table, or of one of its data files, under any of their names.
-    fields
-        Fields of the newest applied contract, for the first names of renamed fields.
-    alias
-        The table's alias in the query.
+    The schema is of the table, or of one of its data files, under any of its names; `fields`, of the newest applied
+    contract, have the first names of renamed fields.
     """
     known = _by_name(fields)
     parts: dict[str, str] = {}

@@ -14,16 +14,15 @@ from lakeproof.tables.names import (
     POSITION,
     RAW,
     REPLAY,
-    RESCUED,
     SOURCE,
     StreamTables,
 )
 from reader.connect import Session
 from reader.verify.book.hashes import Reach
 from reader.verify.findings import SHOWN_EXAMPLES
-from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
+from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking, rescued_of
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import KNOWN, Replays
+from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, KNOWN, Replays
 from reader.views import MEMORY
 
 _UNITS = f"{MEMORY}.main.verify_topic_units"
@@ -37,16 +36,20 @@ _WITH_REACH = (
 by partition alone would compare each unit with thousands of ranges."""
 _IS_BEYOND = "(reach IS NULL OR unit.place >= reach)"
 """SQL that is true if a unit is in no range of the ledger."""
-LABEL = (
+_LABEL = (
     f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
     f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
 )
-"""SHA-256 of key and headers of a row."""
 _TRIES = 5
 _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 ListedUnits = tuple[int, list[str]]
 """The number of units, and the first few as text: ``offset`` or ``offset[position]``."""
+
+
+def label_of(session: Session, table: str) -> str:
+    """Return SQL of the SHA-256 of key and headers of a row; null in tables of files."""
+    return _LABEL if KEY in session.columns(table) else "NULL"
 
 
 class TablesOfTopic:
@@ -77,22 +80,18 @@ class TablesOfTopic:
         self._load_ranges()
         attempted = replays.load()
         self.recovered = replays.recovered()
-        closed = replays.is_closed(f"letter.{SOURCE}", f"letter.{POSITION}", f"letter.{ATTEMPT}")
-        label = {
-            table: LABEL if KEY in self._session.columns(table) else "NULL"
-            for table in (tables.bronze, tables.dead_letters)
-        }
         there = {table: not_removed(self._session, table) for table in (tables.bronze, tables.dead_letters)}
-        rescued = f"coalesce(cardinality({RESCUED}), 0)" if RESCUED in self._session.columns(tables.bronze) else "0"
         fetch(
             f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
-            f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, {rescued}::BIGINT AS rescued, "
-            f"{label[tables.bronze]} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
-            f"NOT {replays.is_replayed(MICRO_BATCH_ID)} AS landed, {there[tables.bronze]} AS is_there "
+            f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, "
+            f"{rescued_of(self._session, tables.bronze)}::BIGINT AS rescued, "
+            f"{label_of(self._session, tables.bronze)} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
+            f"NOT {IS_REPLAYED} AS landed, {there[tables.bronze]} AS is_there "
             f"FROM {tables.bronze} "
             f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
-            f"{CODES}, sha256({RAW}), 0, {label[tables.dead_letters]}, {MICRO_BATCH_ID}, NOT {closed}, "
-            f"coalesce({ATTEMPT}, 1) = 1, {there[tables.dead_letters]} FROM {tables.dead_letters} AS letter"
+            f"{CODES}, sha256({RAW}), 0, {label_of(self._session, tables.dead_letters)}, {MICRO_BATCH_ID}, "
+            f"NOT {IS_CLOSED}, coalesce({ATTEMPT}, 1) = 1, {there[tables.dead_letters]} "
+            f"FROM {tables.dead_letters} AS letter"
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(

@@ -135,15 +135,17 @@ def test_a_micro_batch_that_is_committed_meanwhile_is_no_fault(
 ) -> None:
     lake.decide(0, 2)
     compare = silver_module.compare_silver
+    ends = []
 
     def commit(*arguments: Any) -> Result:
         found = compare(*arguments)
         lake.decide(2, 3)
+        ends.append(3)
         return found
 
     monkeypatch.setattr(silver_module, "compare_silver", commit)
     exit_code, silver = verify(lake)
-    assert (exit_code, silver["undecided"], silver["findings"]) == (0, 2, [])
+    assert (exit_code, silver["undecided"], silver["findings"], ends) == (0, 2, [], [3])
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -58,7 +58,9 @@ def contract(horizon: timedelta | None = WEEK) -> Contract:
 def verify(
     connection: duckdb.DuckDBPyConnection, tables: Tables, horizon: timedelta | None = WEEK, end: int = 10
 ) -> Result:
-    return compare_silver(in_memory(connection, contract(horizon), tables), contract(horizon), end, Findings())
+    session = in_memory(connection, contract(horizon), tables)
+    recomputed = verdicts.RecomputedVerdicts(session, contract(horizon), end)
+    return compare_silver(session, contract(horizon), recomputed, Findings())
 
 
 @st.composite

@@ -36,6 +36,7 @@ from reader.verify.check import Result
 from reader.verify.checks.silver import compare_silver
 from reader.verify.findings import Findings
 from reader.verify.silver.content import content, event_time, key
+from reader.verify.silver.verdicts import RecomputedVerdicts
 
 EVENTS = load_contract(Path(__file__).parents[4] / "contracts", "events")
 NUMBERS = MapType(PrimitiveType.DOUBLE)
@@ -213,13 +214,14 @@ def test_what_was_rescued_is_compared_where_all_tables_have_it(connection: duckd
     [finding] = verify(connection, contract, {BRONZE: [row], KEPT: [row | {"_rescued": None}]}).findings
     assert finding.details == ("a, position 0: _rescued",)
     connection.execute(f"ALTER TABLE {KEPT} DROP COLUMN _rescued")
-    found = compare_silver(Session(connection, []), contract, 10, Findings()).findings
+    session = Session(connection, [])
+    found = compare_silver(session, contract, RecomputedVerdicts(session, contract, 10), Findings()).findings
     assert [each.place for each in found] == ["ledger.events_silver"]
 
 
 def verify(connection: duckdb.DuckDBPyConnection, contract: Contract, tables: Tables) -> Result:
     """Verify all tables except for the ledger."""
     session = in_memory(connection, contract, tables)
-    found = compare_silver(session, contract, 10, Findings())
+    found = compare_silver(session, contract, RecomputedVerdicts(session, contract, 10), Findings())
     ledger = silver_tables(contract.stream).ledger
     return replace(found, findings=tuple(each for each in found.findings if each.place != ledger))
