@@ -48,6 +48,17 @@ class Session:
         with self.errors():
             return self.connection.execute(statement, parameters).fetchall()
 
+    def fetch_first(self, rows: str, order: str, most: int) -> tuple[int, list[Any]]:
+        """Return the number of rows of a query, and the first ones in an order.
+
+        Not by ``count(*) OVER ()``: over no rows, DuckDB sometimes fails (https://github.com/duckdb/duckdb/issues/22352).
+        """
+        found = self.fetch(
+            f"WITH _rows AS MATERIALIZED ({rows}) SELECT (SELECT count(*) FROM _rows), * FROM _rows "  # noqa: S608
+            f"ORDER BY {order} LIMIT {most}"
+        )
+        return (found[0][0] if found else 0), [row[1:] for row in found]
+
     def count(self, rows: str) -> int:
         """Return the number of rows of `rows`, SQL to follow ``FROM``."""
         ((count,),) = self.fetch(f"SELECT count(*) FROM {rows}")  # noqa: S608

@@ -129,10 +129,11 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
     label = " || ', ' || ".join(f"coalesce({key}::VARCHAR, 'null')" for key in keys) or quoted(_NO_KEY)
     weight = f"coalesce(sum({identifier(measures[0].name)}::DOUBLE), 0)"
     grouped = ", ".join(keys) or "()"
-    best = session.fetch(
-        f"SELECT count(*) OVER (), [{', '.join(f'{key}::VARCHAR' for key in keys)}]::VARCHAR[], {label} "  # noqa: S608
-        f"FROM {table} WHERE {condition} GROUP BY {grouped} HAVING count(*) > 0 "
-        f"ORDER BY {weight} DESC, 3 LIMIT {top}"
+    count, best = session.fetch_first(
+        f"SELECT [{', '.join(f'{key}::VARCHAR' for key in keys)}]::VARCHAR[], {label} AS label, {weight} AS weight "  # noqa: S608
+        f"FROM {table} WHERE {condition} GROUP BY {grouped} HAVING count(*) > 0",
+        "weight DESC, label",
+        top,
     )
     if not best:
         raise NothingToDrawError(
@@ -140,7 +141,7 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
         )
     selected = ", ".join(f"{identifier(measure.name)}::DOUBLE" for measure in measures)
     lines: list[list[Line]] = [[] for _ in measures]
-    for _, values, text in best:
+    for values, text, _ in best:
         same = " AND ".join(
             f"{key}::VARCHAR IS NOT DISTINCT FROM {'NULL' if value is None else quoted(value)}"
             for key, value in zip(keys, values, strict=True)
@@ -156,8 +157,8 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
     if not drawn:
         raise NothingToDrawError(f"{table} has only null to draw.", "Use another --measure or --key.")
     title = f"{table}, windows of {product.window}"
-    if len(best) < best[0][0]:
-        title += f": {len(best):,} of {best[0][0]:,} keys, with the greatest {measures[0].name}"
+    if len(best) < count:
+        title += f": {len(best):,} of {count:,} keys, with the greatest {measures[0].name}"
     panels = (
         Panel(measure.name, tuple(found), measure.aggregate in _TOTALS)
         for measure, found in zip(measures, lines, strict=True)

@@ -228,14 +228,15 @@ class _Receipts:
         for field in contract.derived:
             if field.derived and field.derived.field:
                 expected = _correlation_id(f"_bronze.{identifier(field.derived.field)}")
-                rows = self._session.fetch(
-                    f"SELECT count(*) OVER (), {SOURCE} FROM {self._names.bronze} AS _bronze "  # noqa: S608
+                rows, first = self._session.fetch_first(
+                    f"SELECT {SOURCE} FROM {self._names.bronze} AS _bronze "  # noqa: S608
                     f"SEMI JOIN {_ROWS} AS _own ON _own.source = _bronze.{SOURCE} "
-                    f"WHERE _bronze.{identifier(field.name)} IS DISTINCT FROM {expected} "
-                    f"ORDER BY {SOURCE} LIMIT {SHOWN_EXAMPLES}"
+                    f"WHERE _bronze.{identifier(field.name)} IS DISTINCT FROM {expected}",
+                    SOURCE,
+                    SHOWN_EXAMPLES,
                 )
                 if rows:
-                    found.add(self._names.bronze, _WRONG_ID, rows[0][0], [source for _, source in rows])
+                    found.add(self._names.bronze, _WRONG_ID, rows, [source for (source,) in first])
 
     def close(self) -> None:
         """Free the memory."""

@@ -65,11 +65,13 @@ def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequ
     place += "".join(f" || {quoted(f', {key.name} ')} || {key.text}" for key in others)
 
     def report(condition: str, what: str, text: str) -> None:
-        rows = session.fetch(
-            f"SELECT count(*) OVER (), {text} FROM {_WRONG} WHERE {condition} ORDER BY {columns} LIMIT {SHOWN_EXAMPLES}"  # noqa: S608
+        rows, first = session.fetch_first(
+            f"SELECT {text}, {columns} FROM {_WRONG} WHERE {condition}",  # noqa: S608
+            columns,
+            SHOWN_EXAMPLES,
         )
         if rows:
-            found.add(table, what, rows[0][0], [example for _, example in rows])
+            found.add(table, what, rows, [example for example, *_ in first])
 
     session.fetch(
         f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {columns}, count(*) AS rows FROM {FOUND} GROUP BY {columns} "  # noqa: S608

@@ -2,9 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple
+from dataclasses import dataclass, fields
 
 from lakeproof.catalog import quoted
 from lakeproof.contracts import Contract
@@ -66,11 +64,10 @@ def place(source: str | None, position: int | None, text: str = "") -> str:
     return f"{where}: {text}" if text else where
 
 
-class _Row(NamedTuple):
-    """A row of a silver table, its expected values, and the number of rows in the table with the same fault."""
+@dataclass(frozen=True)
+class _Row:
+    """A row of a silver table, and its expected values."""
 
-    rows: int
-    found: str
     source: str | None
     position: int | None
     event_time: str | None
@@ -164,17 +161,14 @@ class SilverComparison:
 
     def _report(self, condition: str, what: str, text: Callable[[_Row], str] = lambda _: "") -> None:
         """Add the rows that meet a condition to the findings."""
-        rows = self._session.fetch(
-            "SELECT count(*) OVER (PARTITION BY found), found, source, position, "  # noqa: S608
-            f"{_time('event_time')}, {_time('horizon')}, winner_source, winner_position, {_time('found_horizon')}, "
-            f"found_source, found_position, columns FROM {_FOUND} WHERE {condition} "
-            f"QUALIFY row_number() OVER (PARTITION BY found ORDER BY source, position) <= {SHOWN_EXAMPLES} "
-            "ORDER BY found, source, position"
-        )
-        for found, same in groupby((_Row(*row) for row in rows), key=attrgetter("found")):
-            some = list(same)
-            examples = [place(row.source, row.position, text(row)) for row in some]
-            self._found.add(self._tables[Verdict(found)], what, some[0].rows, examples)
+        times = {name: _time(name) for name in ("event_time", "horizon", "found_horizon")}
+        row = ", ".join(f"'{name}': {times.get(name, name)}" for name in (field.name for field in fields(_Row)))
+        for found, rows, first in self._session.fetch(
+            f"SELECT found, count(*), min({{{row}}}, {SHOWN_EXAMPLES}) FROM {_FOUND} "  # noqa: S608
+            f"WHERE {condition} GROUP BY found ORDER BY found"
+        ):
+            examples = [place(each.source, each.position, text(each)) for each in (_Row(**each) for each in first)]
+            self._found.add(self._tables[Verdict(found)], what, rows, examples)
 
     def _find_repeated(self) -> None:
         """Find records with several rows in a table."""
@@ -211,21 +205,22 @@ class SilverComparison:
         recounted = ", ".join(f"count(*) FILTER ({VERDICT} = '{verdict}') AS {verdict}" for verdict in Verdict)
         booked = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in counts)
         both = ", ".join(f"coalesce(_{side}.{name}, 0)" for name in counts for side in ("booked", "recounted"))
-        rows = self._session.fetch(
+        rows, first = self._session.fetch_first(
             f"WITH _recounted AS (SELECT {MICRO_BATCH_ID} AS micro_batch, {self._source} AS source, "  # noqa: S608
             f"count(*) AS bronze, {recounted} FROM {EXPECTED} GROUP BY ALL), "
             "_booked AS (SELECT micro_batch_id AS micro_batch, source, "
             f"count(*) AS times, {booked} FROM {self._ledger} WHERE {part.holds_row('micro_batch_id')} GROUP BY ALL) "
-            "SELECT count(*) OVER (), coalesce(_recounted.source, _booked.source) AS source, "
+            "SELECT coalesce(_recounted.source, _booked.source) AS source, "
             "coalesce(_recounted.micro_batch, _booked.micro_batch) AS micro_batch, coalesce(_booked.times, 0), "
             f"_recounted.source IS NOT NULL, [{both}] FROM _recounted FULL JOIN _booked "
             "ON _recounted.micro_batch = _booked.micro_batch AND _recounted.source = _booked.source "
             "WHERE coalesce(_booked.times, 0) <> 1 OR _recounted.source IS NULL OR "
-            f"{' OR '.join(f'_booked.{name} <> _recounted.{name}' for name in counts)} "
-            f"ORDER BY source, micro_batch LIMIT {SHOWN_EXAMPLES}"
+            f"{' OR '.join(f'_booked.{name} <> _recounted.{name}' for name in counts)}",
+            "source, micro_batch",
+            SHOWN_EXAMPLES,
         )
         examples = []
-        for _, source, micro_batch, times, is_known, values in rows:
+        for source, micro_batch, times, is_known, values in first:
             differ = [
                 f"{name}: ledger {here:,}, recounted {there:,}"
                 for name, here, there in zip(counts, values[::2], values[1::2], strict=True)
@@ -235,7 +230,7 @@ class SilverComparison:
             text = text if is_known else "bronze has no rows of it"
             examples.append(f"{source}, micro-batch {micro_batch}: {text}")
         if rows:
-            self._found.add(self._ledger, WRONG_COUNTS, rows[0][0], examples)
+            self._found.add(self._ledger, WRONG_COUNTS, rows, examples)
 
 
 def tables_of_verdicts(stream: str) -> dict[Verdict, str]:

@@ -273,11 +273,11 @@ class ReplayedLetters:
 
     def fetch_first(self, rows: str, most: int) -> tuple[int, list[tuple[str | None, int | None, str]]]:
         """Return the number of rows with a fault, and the first `most` rows."""
-        found = self._session.fetch(
-            f"SELECT count(*) OVER (), source, position, text FROM ({rows}) "  # noqa: S608
-            f"ORDER BY source, position, text LIMIT {most}"
+        return self._session.fetch_first(
+            f"SELECT source, position, text FROM ({rows})",  # noqa: S608
+            "source, position, text",
+            most,
         )
-        return (found[0][0] if found else 0), [tuple(row[1:]) for row in found]
 
 
 def _sorted(counts: str) -> str:
