@@ -126,7 +126,7 @@ class OpenTable:
             day_of=schema.find_column_name(day.sourceId()) or "",
             partition=day.name(),
             renamed=self.renamed(),
-            derivations=MEMORY.wanted(self.name),
+            derivations=MEMORY.wanted(self.name, schema.schema_id),
         )
 
     def _undo(self, schema: Schema) -> str:

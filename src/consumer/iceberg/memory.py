@@ -77,13 +77,14 @@ class Memory:
         with self._lock:
             self._wanted[table, derivation.key] = derivation
 
-    def wanted(self, table: str) -> list[Derivation]:
-        """Return what readers have wanted of a table lately; nothing while the cache is almost full."""
+    def wanted(self, table: str, schema_id: int) -> list[Derivation]:
+        """Return what readers have wanted of a table with this schema lately; none while the cache is almost full."""
         with self._lock:
             # The results of a writer that is far ahead would displace each other before they are used.
             if self._tables.currsize > _MOST_WANTED * self._tables.maxsize:
                 return []
-            return [derivation for (name, _), derivation in self._wanted.items() if name == table]
+            found = [derivation for (name, _), derivation in self._wanted.items() if name == table]
+        return [derivation for derivation in found if derivation.schema_id == schema_id]
 
     def forget_files(self, paths: Container[str]) -> None:
         """Forget tables that were derived from data files which a compaction has replaced."""
