@@ -78,13 +78,16 @@ class Memory:
             self._wanted[table, derivation.key] = derivation
 
     def wanted(self, table: str, schema_id: int) -> list[Derivation]:
-        """Return what readers have wanted of a table with this schema lately; none while the cache is almost full."""
+        """Return what readers have wanted lately of a table with this schema."""
         with self._lock:
-            # The results of a writer that is far ahead would displace each other before they are used.
-            if self._tables.currsize > _MOST_WANTED * self._tables.maxsize:
-                return []
             found = [derivation for (name, _), derivation in self._wanted.items() if name == table]
         return [derivation for derivation in found if derivation.schema_id == schema_id]
+
+    def room(self) -> int:
+        """Return how many bytes writers may add to the cached tables."""
+        with self._lock:
+            # The results of a writer that is far ahead would displace each other before they are used.
+            return max(int(_MOST_WANTED * self._tables.maxsize - self._tables.currsize), 0)
 
     def forget_files(self, paths: Container[str]) -> None:
         """Forget tables that were derived from data files which a compaction has replaced."""

@@ -76,13 +76,13 @@ def test_rows_of_another_schema_are_left_to_the_reader() -> None:
     assert not cache.wanted("silver.events", 2)
 
 
-def test_nothing_is_wanted_while_the_cache_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_have_no_room_while_the_cache_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_BYTES", 100)
     cache = Memory()
-    cache.want("silver.events", ROWS_AS_THEY_ARE)
+    assert cache.room() == 75
     cache.keep("first", {"rows": pa.table({"id": range(5)})})
-    assert cache.wanted("silver.events", 1)
+    assert cache.room() == 35
     cache.keep("second", {"rows": pa.table({"id": range(5)})})
-    assert not cache.wanted("silver.events", 1)
+    assert cache.room() == 0
     cache.take("first", "rows")
-    assert cache.wanted("silver.events", 1)
+    assert cache.room() == 35
