@@ -233,7 +233,8 @@ def _session(settings: Settings, conf: SparkConf, gateway: JavaGateway | None) -
         return SparkSession.builder.config(conf=conf.setAll(list(properties.items()))).getOrCreate()
     end_session()  # remains of a stopped session
     interrupted = signal.getsignal(signal.SIGINT)
-    if gateway is None and not settings.spark.is_remote and settings.spark.takes("workers"):
+    # Another Python of workers, which the user has set, would never ask for it.
+    if gateway is None and os.environ["PYSPARK_PYTHON"] == str(QUICK_PYTHON):
         with suppress(OSError):  # such as a path that is too long for a socket: the JVM starts a daemon itself
             os.environ["LAKEPROOF_DAEMON"] = _daemon_ahead()
     quiet = settings.spark.takes("gateway")

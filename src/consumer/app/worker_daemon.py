@@ -44,7 +44,10 @@ def take_over(listening: socket.socket) -> None:
     listening.close()
     message, streams, _, _ = socket.recv_fds(connection, 1 << 16, _STREAMS)
     while not message.endswith(b"\n"):
-        message += connection.recv(1 << 16)
+        more = connection.recv(1 << 16)
+        if not more:  # the sender was killed: the JVM starts a daemon itself
+            sys.exit(1)
+        message += more
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

@@ -120,13 +120,15 @@ class OpenTable:
                 self._undo(schema),
             )
         (day,) = fields
+        wanted = MEMORY.wanted(self.name, schema.schema_id)
         return Target(
             folder=f"{self.loaded.location()}/data",
             schema=schema_to_pyarrow(schema),
             day_of=schema.find_column_name(day.sourceId()) or "",
             partition=day.name(),
             renamed=self.renamed(),
-            derivations=MEMORY.wanted(self.name),
+            derivations=wanted,
+            derived_bytes=MEMORY.room() // self.spark.sparkContext.defaultParallelism if wanted else 0,
         )
 
     def _undo(self, schema: Schema) -> str:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 
-from consumer.iceberg.derivation import Derivation, Deriving
+from consumer.iceberg.derivation import Derivation, Deriving, Room
 from lakeproof.addresses import encoded
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import S3Settings
@@ -42,6 +42,7 @@ class Target:
     partition: str
     renamed: Mapping[str, str] = field(default_factory=dict)  # renamed columns by their former names
     derivations: Sequence[Derivation] = ()  # what readers in this program want to know of each data file
+    derived_bytes: int = 0  # maximum size of what a task derives; beyond it, readers read
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ class DataFile:
 class _OpenFile:
     """A data file in memory, and what is derived from its rows."""
 
-    def __init__(self, target: Target, first: pa.Table) -> None:
+    def __init__(self, target: Target, first: pa.Table, room: Room) -> None:
         self._buffer = pa.BufferOutputStream()
         repeating: Any = _repeating(first)
         self._writer = pq.ParquetWriter(self._buffer, target.schema, compression="zstd", use_dictionary=repeating)
-        self._deriving = [Deriving(each) for each in target.derivations]
+        self._deriving = [Deriving(each, room) for each in target.derivations]
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows)
@@ -87,6 +88,7 @@ class DataFileWriter:
         self._bytes = 0
         self._open: dict[str, _OpenFile] = {}
         self._written: list[DataFile] = []
+        self._room = Room(target.derived_bytes)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows. Columns and nested fields are matched to the table by name.
@@ -103,6 +105,9 @@ class DataFileWriter:
         """Write the remaining rows; return all files of this writer, which have all its rows."""
         self._flush()
         self._close_files()
+        if self._room.left < 0:
+            # All or nothing: a job with more tasks than cores has many rows in each.
+            self._written = [replace(file, derived={}) for file in self._written]
         return self._written
 
     def _flush(self) -> None:
@@ -114,7 +119,7 @@ class DataFileWriter:
             if day not in self._open:
                 if len(self._open) >= _MAX_OPEN:
                     self._close_files()
-                self._open[day] = _OpenFile(self._target, rows)
+                self._open[day] = _OpenFile(self._target, rows, self._room)
             self._open[day].write(rows)
 
     def _close_files(self) -> None:

@@ -37,11 +37,19 @@ class Derivation:
         return pa.concat_tables(map(self.derive, rows)).combine_chunks()
 
 
+@dataclass
+class Room:
+    """The number of bytes that is left for the results of a task; negative if they did not fit."""
+
+    left: int
+
+
 class Deriving:
     """Derives a result from the rows of a data file as they are written."""
 
-    def __init__(self, derivation: Derivation) -> None:
+    def __init__(self, derivation: Derivation, room: Room) -> None:
         self._derivation = derivation
+        self._room = room
         self._found: list[pa.Table] | None = []
         self._rows = 0
 
@@ -49,17 +57,19 @@ class Deriving:
         """Take the next rows."""
         wanted = self._derivation
         self._rows += rows.num_rows * wanted.repeats
-        if self._found is None or self._rows > _ROWS:
+        if self._found is None or self._rows > _ROWS or self._room.left <= 0:
             self._found = None
             return
         try:
             columns: Any = [rows[name].combine_chunks() for name in wanted.columns.values()]
-            self._found.append(wanted.derive(pa.RecordBatch.from_arrays(columns, names=list(wanted.columns))))
+            found = wanted.derive(pa.RecordBatch.from_arrays(columns, names=list(wanted.columns)))
+            self._room.left -= found.nbytes
+            self._found.append(found)
         except Exception:  # noqa: BLE001 - the reader derives it, too, and explains its error; the rows are written
             self._found = None
 
     def result(self) -> dict[Hashable, pa.Table]:
-        """Return the result by its key; nothing if the rows are too many, or could not be processed."""
+        """Return the result by its key; nothing if it is too large, or rows could not be processed."""
         if not self._found:
             return {}
         return {self._derivation.key: pa.concat_tables(self._found).combine_chunks()}

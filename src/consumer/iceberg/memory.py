@@ -63,7 +63,9 @@ class Memory:
     def take(self, path: str, key: Hashable) -> pa.Table | None:
         """Return a cached table that is not needed again, and remove it; None if it is not in the cache."""
         with self._lock:
-            found: pa.Table | None = self._tables.pop((path, key), None)
+            found: pa.Table | None = self._tables.get((path, key))
+            with suppress(KeyError):  # it expires at any moment
+                del self._tables[path, key]
             return found
 
     def keep(self, path: str, derived: Mapping[Hashable, pa.Table]) -> None:
@@ -77,13 +79,17 @@ class Memory:
         with self._lock:
             self._wanted[table, derivation.key] = derivation
 
-    def wanted(self, table: str) -> list[Derivation]:
-        """Return what readers have wanted of a table lately; nothing while the cache is almost full."""
+    def wanted(self, table: str, schema_id: int) -> list[Derivation]:
+        """Return what readers have wanted lately of a table with this schema."""
+        with self._lock:
+            found = [derivation for (name, _), derivation in self._wanted.items() if name == table]
+        return [derivation for derivation in found if derivation.schema_id == schema_id]
+
+    def room(self) -> int:
+        """Return how many bytes writers may add to the cached tables."""
         with self._lock:
             # The results of a writer that is far ahead would displace each other before they are used.
-            if self._tables.currsize > _MOST_WANTED * self._tables.maxsize:
-                return []
-            return [derivation for (name, _), derivation in self._wanted.items() if name == table]
+            return max(int(_MOST_WANTED * self._tables.maxsize - self._tables.currsize), 0)
 
     def forget_files(self, paths: Container[str]) -> None:
         """Forget tables that were derived from data files which a compaction has replaced."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.consumer.lake import SessionOf, rows
@@ -19,6 +19,7 @@ from tests.consumer.taking import layer_queries
 from tests.consumer.test_cli import land
 from tests.lakes import changed, variables
 
+from consumer.app import session
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.session import _daemon_ahead, _forward, pools_with
@@ -141,7 +142,7 @@ def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> Non
 OUT_OF_MEMORY = """
 from contextlib import suppress
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from consumer.app.session import start_session
 from lakeproof.settings import load_settings
 
@@ -175,7 +176,7 @@ from consumer.iceberg.memory import MEMORY
 
 before, filters = dict(os.environ), list(logging.getLogger().filters)
 app(["run", "events", "--to", "silver", "--available-now"], standalone_mode=False)
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 conf = dict(SparkContext._active_spark_context.getConf().getAll())
 apart = os.getsid(SparkContext._gateway.proc.pid) != os.getsid(0)
 end_session()
@@ -243,3 +244,38 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error_that_the_start_ignores
     (tmp_path / ("x" * 100)).mkdir()
     with pytest.raises(OSError, match="too long"):
         _daemon_ahead()
+
+
+@pytest.mark.parametrize(
+    ("own", "environment", "is_started"),
+    [
+        ({}, {}, True),
+        ({}, {"PYSPARK_PYTHON": sys.executable}, False),
+        ({"without": "workers"}, {}, False),
+        ({"master": "spark://host:7077"}, {}, False),
+    ],
+)
+def test_the_daemon_starts_ahead_only_if_the_jvm_will_ask_for_it(
+    lake_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    own: dict[str, str],
+    environment: dict[str, str],
+    is_started: bool,
+) -> None:
+    class LaunchedError(Exception):
+        pass
+
+    def launch(_: SparkConf) -> None:
+        raise LaunchedError
+
+    started: list[str] = []
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session, "end_session", lambda: None)
+    monkeypatch.setattr(session, "_daemon_ahead", lambda: started.append("") or "path")
+    monkeypatch.setattr(session, "_launched_apart", launch)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = lake_settings.model_copy(update={"spark": lake_settings.spark.model_copy(update=own)})
+    with pytest.raises(LaunchedError), session._environment(settings, session._of_workers(settings, False)):
+        session._session(settings, SparkConf(loadDefaults=False), None)
+    assert len(started) == is_started

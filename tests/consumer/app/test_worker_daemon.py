@@ -75,6 +75,15 @@ def test_it_ends_when_the_jvm_does_although_its_stand_in_was_killed(ahead: Ahead
     process.wait(LIMIT)
 
 
+@pytest.mark.parametrize("sent", [b"", b'{"HOME":'])
+def test_it_ends_if_the_one_that_hands_over_is_killed_meanwhile(ahead: Ahead, sent: bytes) -> None:
+    process, path = ahead
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(sent)
+    process.wait(LIMIT)
+
+
 def test_it_ends_with_the_driver(ahead: Ahead) -> None:
     process, path = ahead
     process.communicate(timeout=LIMIT)

@@ -39,8 +39,10 @@ def as_table(rows: pa.RecordBatch) -> pa.Table:
 WHOLE = Derivation({"n": "number", "t": "texts"}, 1, "whole", as_table)
 
 
-def write(folder: Path, batches: list[list[dict[str, Any]]], *derivations: Derivation) -> list[DataFile]:
-    target = Target(folder.as_uri(), SCHEMA, "at", "at_day", derivations=derivations)
+def write(
+    folder: Path, batches: list[list[dict[str, Any]]], *derivations: Derivation, most: int = 1 << 20
+) -> list[DataFile]:
+    target = Target(folder.as_uri(), SCHEMA, "at", "at_day", derivations=derivations, derived_bytes=most)
     writer = DataFileWriter(target, open_storage(target.folder, S3Settings()))
     for rows in batches:
         writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
@@ -87,6 +89,20 @@ def test_a_result_that_would_be_too_large_is_left_to_the_reader(
     rows = [[{"number": 1, "at": START, "texts": None}]] * 2
     (file,) = write(tmp_path, rows, Derivation({"n": "number"}, 1, "k", as_table, repeats))
     assert len(file.derived) == is_derived
+
+
+@pytest.mark.parametrize(("most", "is_derived"), [(48, True), (47, False), (0, False)])
+def test_a_task_returns_no_more_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_derived: bool
+) -> None:
+    """The driver gets the results of all tasks, and Spark refuses more than 1 GiB of them."""
+    monkeypatch.setattr(data_files, "_FLUSH_BYTES", 1)
+    monkeypatch.setattr(data_files, "_MAX_OPEN", 1)
+    days = [[{"number": 1, "at": START + timedelta(days=day), "texts": None}] for day in range(3)]
+    numbers = Derivation({"n": "number"}, 1, "k", as_table)
+    twice = Derivation({"n": "number"}, 1, "twice", as_table)
+    files = write(tmp_path, days, numbers, twice, most=most)
+    assert [len(file.derived) for file in files] == [2 * is_derived] * 3
 
 
 def test_the_key_tells_functions_columns_and_schemas_apart() -> None:

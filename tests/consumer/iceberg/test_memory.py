@@ -27,7 +27,7 @@ def test_what_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.table("unused", "rows") is None
     assert cache.vectors("unused", lambda: {"read": "again"}) == {"read": "again"}
     assert len(cache._tables) == 1
-    assert not cache.wanted("silver.unused")
+    assert not cache.wanted("silver.unused", 1)
 
 
 def test_a_table_that_is_larger_than_the_cache_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,19 +62,27 @@ def test_what_readers_want_is_known_by_table() -> None:
     cache = Memory()
     cache.want("silver.events", ROWS_AS_THEY_ARE)
     cache.want("silver.events", ROWS_AS_THEY_ARE)
-    assert cache.wanted("silver.events") == [ROWS_AS_THEY_ARE]
-    assert not cache.wanted("bronze.events")
+    assert cache.wanted("silver.events", 1) == [ROWS_AS_THEY_ARE]
+    assert not cache.wanted("bronze.events", 1)
     cache.forget()
-    assert not cache.wanted("silver.events")
+    assert not cache.wanted("silver.events", 1)
 
 
-def test_nothing_is_wanted_while_the_cache_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_BYTES", 100)
+def test_rows_of_another_schema_are_left_to_the_reader() -> None:
+    """The key names the schema of the reader: results of rows with other types would be taken for those of this one."""
     cache = Memory()
     cache.want("silver.events", ROWS_AS_THEY_ARE)
+    assert not cache.wanted("silver.events", 0)
+    assert not cache.wanted("silver.events", 2)
+
+
+def test_writers_have_no_room_while_the_cache_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_BYTES", 100)
+    cache = Memory()
+    assert cache.room() == 75
     cache.keep("first", {"rows": pa.table({"id": range(5)})})
-    assert cache.wanted("silver.events")
+    assert cache.room() == 35
     cache.keep("second", {"rows": pa.table({"id": range(5)})})
-    assert not cache.wanted("silver.events")
+    assert cache.room() == 0
     cache.take("first", "rows")
-    assert cache.wanted("silver.events")
+    assert cache.room() == 35

@@ -129,7 +129,7 @@ def test_rows_that_are_read_once_are_those_of_the_writer_or_of_the_files(table: 
     again = derived_once(SPARK, whole, parts[3:], derivation, schema)
     assert sorted(again[0]["_micro_batch_id"].to_pylist()) == [0, 0, 1, 2, 3]
     assert sorted(asked[1:]) == sorted(expected)
-    assert derivation in scans.MEMORY.wanted("silver.events")
+    assert derivation in scans.MEMORY.wanted("silver.events", derivation.schema_id)
 
 
 def test_rows_that_were_deleted_since_are_not_those_of_the_writer(table: Table) -> None:

@@ -52,10 +52,11 @@ class Windows:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """Return the rows, given with start and keys of a window, that are in one of the windows."""
+        begins: Any = rows[START]
+        inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
+        rows = rows.filter(reduce(pc.or_, inside))
         if self.texts is None:
-            begins: Any = rows[START]
-            inside = [pc.and_(pc.greater_equal(begins, first), pc.less(begins, last)) for first, last in self.starts]
-            return rows.filter(reduce(pc.or_, inside))
+            return rows
         # Many rows have the same window: the text of each window is made once.
         places = rows.select([START, *_keys(rows)]).append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
         windows = places.group_by(places.column_names[:-1]).aggregate([(_NUMBER, "list")])

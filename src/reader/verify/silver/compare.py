@@ -162,7 +162,7 @@ class SilverComparison:
     def _report(self, condition: str, what: str, text: Callable[[_Row], str] = lambda _: "") -> None:
         """Add the rows that meet a condition to the findings."""
         times = {name: _time(name) for name in ("event_time", "horizon", "found_horizon")}
-        row = ", ".join(f"'{name}': {times.get(name, name)}" for name in (field.name for field in fields(_Row)))
+        row = ", ".join(f"'{field.name}': {times.get(field.name, field.name)}" for field in fields(_Row))
         for found, rows, first in self._session.fetch(
             f"SELECT found, count(*), min({{{row}}}, {SHOWN_EXAMPLES}) FROM {_FOUND} "  # noqa: S608
             f"WHERE {condition} GROUP BY found ORDER BY found"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.consumer.layers.gold.lakes import SILVER, SPENDING, orders_lake, write_product
 
 from consumer.iceberg.marker import Committed, Marker, property_of
+from consumer.layers.gold import touched
 from consumer.layers.gold.touched import ALL_WINDOWS, Windows, rows_of, silver_rows, window_texts
 from consumer.layers.silver.compared import kept_before, kept_scan
 from lakeproof.catalog import open_catalog
@@ -87,3 +88,17 @@ def test_rows_of_touched_windows_are_found_in_their_order(
     found = windows.of(table_of(rows))
     assert found["row"].to_pylist() == [number for number, window in enumerate(rows) if window in wanted]
     assert found.schema == table_of(rows).schema
+
+
+def test_no_text_is_made_for_windows_that_start_at_other_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most windows in a data file of a day, with many keys, are not touched by new rows."""
+    windows = Windows([(2, 3)], window_texts(table_of([(2, "a", 1)])))
+    made: list[int] = []
+
+    def texts(rows: pa.Table) -> Any:
+        made.append(rows.num_rows)
+        return window_texts(rows)
+
+    monkeypatch.setattr(touched, "window_texts", texts)
+    assert windows.of(table_of([(0, "a", 1), (2, "a", 1), (2, "b", 1), (2, "a", 1)]))["row"].to_pylist() == [1, 3]
+    assert made == [2]
