@@ -162,7 +162,7 @@ def backing_up(lake: Settings, place: Folder) -> Iterator[list[Folder]]:
 
     def run() -> None:
         try:
-            while not is_done.is_set():
+            while not is_done.wait(0.2):  # a slow consumer must find time for a commit
                 made.append(back_up(lake, place, WEEK)[1])
         except Exception as error:  # noqa: BLE001 - for the test to show
             errors.append(error)
