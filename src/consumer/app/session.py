@@ -191,18 +191,18 @@ def _of_workers(settings: Settings, urgent: bool) -> dict[str, str]:
 
 @contextmanager
 def _environment(settings: Settings, variables: Mapping[str, str]) -> Iterator[None]:
-    """Let the JVM, and so its workers, inherit variables and the secrets; then restore this process's environment."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    export_secrets(settings)
+    """Let the JVM, and so its workers, inherit variables and the secrets, without a change of this process's own.
+
+    PySpark copies :data:`os.environ` for the JVM, so a copy takes its place. A change of the real one is a change of
+    memory that other threads read: native code looks up variables such as TZ at any time, and the process would crash.
+    """
+    own = os.environ
+    os.environ = own | variables  # type: ignore[assignment]  # noqa: B003 - a plain dict
     try:
+        export_secrets(settings)
         yield
     finally:
-        for name in {*os.environ, *before}:
-            if name not in before:
-                del os.environ[name]
-            elif os.environ.get(name) != before[name]:
-                os.environ[name] = before[name]
+        os.environ = own  # noqa: B003
 
 
 def running_context() -> SparkContext | None:

@@ -1,5 +1,6 @@
 """How Spark is started."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -22,7 +23,7 @@ from tests.lakes import changed, variables
 from consumer.app import session
 from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
-from consumer.app.session import _daemon_ahead, _forward, pools_with
+from consumer.app.session import _daemon_ahead, _environment, _forward, pools_with
 from consumer.app.trigger import Trigger
 from lakeproof.settings import Settings
 
@@ -137,6 +138,20 @@ def test_the_start_leaves_nothing_in_our_environment(spark: SparkSession) -> Non
     } & {*os.environ}
     gateway: Any = SparkContext._gateway
     assert psutil.Process(gateway.proc.pid).environ()["LAKEPROOF_PYTHON"] == sys.executable
+
+
+def test_the_environment_of_the_jvm_is_not_that_of_our_threads(lake_settings: Settings) -> None:
+    """Native code of other threads looks up variables meanwhile, and would crash, as it did once."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    ours = os.environ
+    with _environment(lake_settings, {"LAKEPROOF_TEST": "1"}):
+        assert os.environ["LAKEPROOF_TEST"] == "1"
+        os.environ["LAKEPROOF_TEST_2"] = "2"
+        assert os.environ["PATH"] == ours["PATH"]
+        assert [getenv(name) for name in (b"LAKEPROOF_TEST", b"LAKEPROOF_TEST_2")] == [None, None]
+    assert os.environ is ours
+    assert not {"LAKEPROOF_TEST", "LAKEPROOF_TEST_2"} & {*ours}
 
 
 OUT_OF_MEMORY = """
