@@ -82,8 +82,8 @@ class Memory:
     def wanted(self, table: str, schema_id: int) -> list[Derivation]:
         """Return what readers have wanted lately of a table with this schema."""
         with self._lock:
-            found = [derivation for (name, _), derivation in self._wanted.items() if name == table]
-        return [derivation for derivation in found if derivation.schema_id == schema_id]
+            found = [self._wanted.get(key) for key in list(self._wanted) if key[0] == table]
+        return [derivation for derivation in found if derivation and derivation.schema_id == schema_id]
 
     def room(self) -> int:
         """Return how many bytes writers may add to the cached tables."""
