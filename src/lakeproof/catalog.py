@@ -36,8 +36,9 @@ _GZIP = b"\x1f\x8b"
 _OWN_TABLES = "SELECT name FROM sqlite_master WHERE name IN ('iceberg_tables', 'iceberg_namespace_properties')"
 # PyIceberg creates the tables of an SQL catalog without a lock, so one of two concurrent first starts may fail.
 _CATALOG_TABLES = 2
-# Postgres: duplicate_table, unique_violation (in its own tables). SQLite has no specific code.
-_MADE_MEANWHILE = ("42P07", "23505", sqlite3.SQLITE_ERROR)
+# Postgres: duplicate_table, duplicate_object (its type), unique_violation (in its own tables). SQLite has no specific
+# code.
+_MADE_MEANWHILE = ("42P07", "42710", "23505", sqlite3.SQLITE_ERROR)
 
 
 def open_catalog(settings: Settings) -> "Catalog":

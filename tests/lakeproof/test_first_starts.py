@@ -1,16 +1,19 @@
 """Consumers that start at the same time on a new database: each finds the tables, whichever creates them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyiceberg.catalog import Catalog
 from tests.conftest import ROOT
 from tests.selection import ALL
 from tests.servers import PostgresServer
 
+from lakeproof import catalog
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import settings_of
@@ -35,9 +38,9 @@ def start_state(number: int, database: str, folder: Path) -> None:
 
 def start_catalog(number: int, database: str, folder: Path) -> None:
     home = folder / database.rpartition("/")[2].removesuffix(".db")
-    catalog = open_catalog(settings_of({"LAKE_HOME": home, "LAKE_CATALOG_URI": database}))
-    ensure_tables(catalog, load_contract(ROOT / "contracts", STREAMS[number]))
-    ensure_schema_changes(catalog)
+    opened = open_catalog(settings_of({"LAKE_HOME": home, "LAKE_CATALOG_URI": database}))
+    ensure_tables(opened, load_contract(ROOT / "contracts", STREAMS[number]))
+    ensure_schema_changes(opened)
 
 
 STARTS = pytest.mark.parametrize("start", [start_state, start_catalog])
@@ -77,3 +80,25 @@ def test_first_starts_at_once_on_postgres(
     processes: Pool, postgres: PostgresServer, tmp_path: Path, start: Start
 ) -> None:
     check_starts(processes, [postgres.new_database("p@ss:w/rd%") for _ in range(ROUNDS)], start, tmp_path)
+
+
+@pytest.mark.parametrize("code", ["42P07", "42710", "23505"])
+def test_tables_that_another_start_has_just_created_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Postgres reports a table of another transaction in three ways, by how far that one is."""
+
+    class CreatedError(Exception):
+        orig = SimpleNamespace(sqlstate=code)
+
+    load, refusals = catalog._loaded, [CreatedError(), CreatedError()]
+
+    def refuse_first(properties: Mapping[str, str]) -> Catalog:
+        if refusals:
+            raise refusals.pop()
+        return load(properties)
+
+    monkeypatch.setattr(catalog, "_loaded", refuse_first)
+    settings = settings_of({"LAKE_HOME": tmp_path, "LAKE_CATALOG_URI": f"sqlite:///{tmp_path}/catalog.db"})
+    assert open_catalog(settings).list_namespaces() == []
+    assert not refusals
