@@ -82,13 +82,16 @@ def load_products(folder: Path, streams: Sequence[str], contract_of: Callable[[s
 
 def names_of_kind(folder: Path, streams: Sequence[str], kind: Kind) -> list[str]:
     """Names of the products of a kind over the given streams."""
-    names = [name for name in product_names(folder) if may_read(folder, name, streams)]
-    return [name for name in names if kind_of(_document_of(folder, name)) is kind]
+    documents = {name: _document_of(folder, name) for name in product_names(folder)}
+    return [name for name, each in documents.items() if kind_of(each) is kind and _is_over(each, streams)]
 
 
 def may_read(folder: Path, name: str, streams: Sequence[str]) -> bool:
     """Whether a product is over one of the given streams, or its file names none, which is an error."""
-    document: Any = _document_of(folder, name)
+    return _is_over(_document_of(folder, name), streams)
+
+
+def _is_over(document: Any, streams: Sequence[str]) -> bool:
     stream = document.get("silver") if isinstance(document, dict) else None
     return not isinstance(stream, str) or stream in streams
 
