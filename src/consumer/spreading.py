@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
+from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +15,11 @@ from pyspark.core.broadcast import Broadcast, BroadcastPickleRegistry
 
 from lakeproof.cluster import check_like_driver, installed
 from lakeproof.errors import LakeproofError
+
+# A worker lives as long as the stream, and Arrow's allocator keeps its free pages. They are released once the worker
+# has been idle for this time: getting them again took a quarter of the time of the next task. A worker that is never
+# idle would grow, so it also releases them at this interval.
+_IDLE_SECONDS, _BUSY_SECONDS = 2.0, 60.0
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -86,16 +93,51 @@ def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | L
     ours = installed()
 
     def attempt(item: ItemT) -> ResultT | LakeproofError:
+        _keep_free_pages()
         try:
             check_like_driver(ours)
             return work(item)
         except LakeproofError as error:
             return error
         finally:
-            # Arrow's allocator keeps free pages of a worker, which lives as long as the stream.
-            pa.default_memory_pool().release_unused()
+            _release_free_pages()
 
     return attempt
+
+
+class _FreePages:
+    """Releases the pages that Arrow's allocator keeps in this worker, between tasks."""
+
+    def __init__(self) -> None:
+        self._timer = Timer(0, self._release)
+        self._released = monotonic()
+
+    def keep(self) -> None:
+        self._timer.cancel()
+
+    def release_later(self) -> None:
+        if monotonic() - self._released > _BUSY_SECONDS:
+            self._release()
+            return
+        self._timer = Timer(_IDLE_SECONDS, self._release)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _release(self) -> None:
+        pa.default_memory_pool().release_unused()
+        self._released = monotonic()
+
+
+_FREE_PAGES = _FreePages()
+
+
+def _keep_free_pages() -> None:
+    """Keep free pages during a task. The functions of tasks are sent by name; an object would be sent with them."""
+    _FREE_PAGES.keep()
+
+
+def _release_free_pages() -> None:
+    _FREE_PAGES.release_later()
 
 
 def succeeded(results: Iterable[ResultT | LakeproofError]) -> list[ResultT]:

@@ -277,8 +277,8 @@ class LandingSettings(_InHome, title="Landing zone"):
         None,
         ge=1,
         alias="LAKE_MAX_BYTES_PER_MICRO_BATCH",
-        description="maximum bytes of files in one micro-batch, which has at least one file; none: 512 MiB, or "
-        "32 MiB per core on more than 16 cores",
+        description="maximum bytes of files in one micro-batch, which has at least one file; none: 1 GiB, or "
+        "32 MiB per core on more than 32 cores",
     )
 
 

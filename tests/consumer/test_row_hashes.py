@@ -20,6 +20,7 @@ from consumer import native_hashes as native_module
 from consumer import row_hashes as row_hashes_module
 from consumer.layers.silver import content as content_module
 from consumer.layers.silver.content import content_hashes
+from consumer.native_hashes import file_hashes
 from consumer.row_hashes import row_hashes, signed, sum_of
 from lakeproof.contracts import (
     Contract,
@@ -33,6 +34,7 @@ from lakeproof.contracts import (
 )
 from lakeproof.contracts.model import Type
 from lakeproof.install.judges import JudgeChoice
+from lakeproof.landing.zone import content_hash
 from lakeproof.tables.schemas import bronze_schema, dead_letter_schema
 from reader.verify.tables.row_hash import row_hash_sql, sum_sql
 
@@ -251,7 +253,7 @@ class Broken:
 
     def __init__(self, *, panics: bool) -> None:
         if panics:
-            self.row_hashes = self._panic
+            self.row_hashes = self.file_hashes = self._panic
 
     def _panic(self, _: object) -> bytes:
         raise RuntimeError("the native hashes panicked")
@@ -266,9 +268,15 @@ def test_python_hashes_where_the_native_judge_does_not(monkeypatch: pytest.Monke
     try:
         with capture_logs() as logs:
             assert one(ROW) == expected
+            assert file_hashes([b"a", b""]) == [content_hash(b"a"), content_hash(b"")]
     finally:
         native_module.native_function.cache_clear()
-    assert [each["event"] for each in logs] == ["native_hashes_replaced"] * panics
+    assert [each["event"] for each in logs] == ["native_hashes_replaced"] * 2 * panics
+
+
+@given(st.lists(st.binary(max_size=300), max_size=70))
+def test_files_are_hashed_as_one_by_one(contents: list[bytes]) -> None:
+    assert file_hashes(contents) == [content_hash(content) for content in contents]
 
 
 @pytest.mark.skipif(not IS_NATIVE, reason="the native judge is not installed")

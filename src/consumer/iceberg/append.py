@@ -13,6 +13,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,7 @@ Change = Callable[[Any], Any]
 _PARQUET = "org.apache.iceberg.shaded.org.apache.parquet"
 ATTEMPTS = 10
 """How often a commit is prepared if other writers were faster."""
+_CONVERSATIONS = 4  # threads that describe data files to the JVM
 # Longest wait in seconds before a refused commit is prepared again; it is random, so that writers get out of step.
 _LONGEST_WAIT = 1.0
 # The only exception that means that a commit did not land. The table is checked after any exception.
@@ -249,17 +251,23 @@ def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
     footers = named(f"{_PARQUET}.format.converter.ParquetMetadataConverter")(options.build())
     streams, nothing = named("java.io.ByteArrayInputStream"), named("java.util.stream.Stream")
     statistics, data_files = named("org.apache.iceberg.parquet.ParquetUtil"), named("org.apache.iceberg.DataFiles")
-    found = []
-    for file in files:
-        written = loaded.io().newInputFile(file.uri, file.size)
+    io, spec = loaded.io(), loaded.spec()
+
+    def describe(file: DataFile) -> Any:
+        written = io.newInputFile(file.uri, file.size)
         if not written.exists():
             raise _gone(table, file.uri)
         footer = footers.readParquetMetadata(streams(file.footer))
         metrics = statistics.footerMetrics(footer, nothing.empty(), bounds)
-        data_file = data_files.builder(loaded.spec()).withInputFile(written).withMetrics(metrics)
-        found.append(data_file.withPartitionPath(file.partition).build())
+        data_file = data_files.builder(spec).withInputFile(written).withMetrics(metrics)
+        return data_file.withPartitionPath(file.partition).build()
+
+    # A file takes a dozen calls to the JVM, and on S3 a request: each waits for the other side.
+    with ThreadPoolExecutor(_CONVERSATIONS) as threads:
+        found = list(threads.map(describe, files))
+    for file, java_file in zip(files, found, strict=True):
         if file.derived:
-            MEMORY.keep(str(found[-1].location()), file.derived)  # readers know the file by this URI
+            MEMORY.keep(str(java_file.location()), file.derived)  # readers know the file by this URI
     return found
 
 

@@ -62,7 +62,10 @@ class _OpenFile:
     def __init__(self, target: Target, first: pa.Table, room: Room) -> None:
         self._buffer = pa.BufferOutputStream()
         repeating: Any = _repeating(first)
-        self._writer = pq.ParquetWriter(self._buffer, target.schema, compression="zstd", use_dictionary=repeating)
+        measured: Any = _measured(target.schema)
+        self._writer = pq.ParquetWriter(
+            self._buffer, target.schema, compression="zstd", use_dictionary=repeating, write_statistics=measured
+        )
         self._deriving = [Deriving(each, room) for each in target.derivations]
 
     def write(self, rows: pa.Table) -> None:
@@ -161,6 +164,13 @@ def _repeating(rows: pa.Table) -> list[str]:
         if not pa.types.is_nested(values.type) and 2 * len(values.unique()) > len(values)
     }
     return [path for name, path in _leaves(rows.schema) if name not in distinct]
+
+
+@lru_cache(maxsize=100)
+def _measured(schema: pa.Schema) -> list[str]:
+    """Return the paths in Parquet of columns with statistics: no reader has a use for those of lists and maps."""
+    nested = {each.name for each in schema if pa.types.is_list(each.type) or pa.types.is_map(each.type)}
+    return [path for name, path in _leaves(schema) if name not in nested]
 
 
 @lru_cache(maxsize=100)

@@ -4,7 +4,7 @@
 //! through [`units`] (where it begins and ends), [`tree`] (what is in it) and [`judge`] (whether it fits) to
 //! [`columns`] or [`faults`].
 //!
-//! Beside it, [`hashes`] of the rows of tables, from their [`texts`].
+//! Beside it, [`hashes`] of the rows of tables, from their [`texts`], and of the bytes of files.
 
 mod columns;
 mod faults;
@@ -83,6 +83,14 @@ fn content_hashes<'py>(py: Python<'py>, rows: Part) -> PyResult<Bound<'py, PyByt
     hashed(py, rows, hashes::content_hashes)
 }
 
+/// Hashes of the bytes of files, for the ledger: 16 bytes each.
+#[pyfunction]
+fn file_hashes<'py>(py: Python<'py>, contents: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
+    let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| hashes::file_hashes(&contents))));
+    let hashes = hashed.map_err(|_| PyRuntimeError::new_err("the native hashes panicked"))?;
+    Ok(PyBytes::new(py, &hashes))
+}
+
 fn hashed<'py>(py: Python<'py>, rows: Part, hash: fn(&Rows) -> Vec<u8>) -> PyResult<Bound<'py, PyBytes>> {
     let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| Rows::try_from(rows).map(|rows| hash(&rows)))));
     let hashes = hashed.map_err(|_| PyRuntimeError::new_err("the native hashes panicked"))?;
@@ -157,7 +165,7 @@ mod native_judge {
     use super::*;
 
     #[pymodule_export]
-    use super::{content_hashes, row_hashes, NativeJudge};
+    use super::{content_hashes, file_hashes, row_hashes, NativeJudge};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

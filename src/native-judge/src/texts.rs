@@ -85,7 +85,7 @@ impl Column {
             Values::Booleans(bytes) => text.extend(if bytes[row] == 0 { &b"false"[..] } else { b"true" }),
             Values::Ints(bytes) => text.extend(itoa::Buffer::new().format(eight(bytes, row)).as_bytes()),
             Values::Decimals(bytes, scale) => append_decimal(sixteen(bytes, row), *scale, text),
-            Values::Texts(offsets, bytes) => text.extend(&bytes[offsets.of(row)]),
+            Values::Texts(offsets, bytes) => text.extend_from_slice(&bytes[offsets.of(row)]),
             Values::Bytes(offsets, bytes) => {
                 let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
                 text.extend(bytes[offsets.of(row)].iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
@@ -94,7 +94,7 @@ impl Column {
             Values::Map(offsets, keys, items) => append_entries(offsets.of(row), keys, items, text),
             Values::Object(fields) => {
                 for (name, field) in fields.iter().filter(|(_, field)| field.is_valid(row)) {
-                    text.extend(name.iter());
+                    text.extend_from_slice(name);
                     field.append_framed(row, text);
                 }
             }
@@ -156,7 +156,7 @@ impl TryFrom<Part> for Rows {
                 pieces.push(Piece::Same(Vec::new()));
             }
             if let Some(Piece::Same(text)) = pieces.last_mut() {
-                text.extend(name.iter());
+                text.extend_from_slice(&name);
                 field.append_framed(0, text);
             }
         }
@@ -172,9 +172,9 @@ impl Rows {
     pub fn append_text(&self, row: usize, text: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Same(fields) => text.extend(fields),
+                Piece::Same(fields) => text.extend_from_slice(fields),
                 Piece::Each(name, field) if field.is_valid(row) => {
-                    text.extend(name.iter());
+                    text.extend_from_slice(name);
                     field.append_framed(row, text);
                 }
                 Piece::Each(..) => {}
@@ -208,9 +208,19 @@ fn append_entries(entries: std::ops::Range<usize>, keys: &Column, items: &Column
 
 #[inline]
 fn append_frame(value: &[u8], text: &mut Vec<u8>) {
-    text.extend(itoa::Buffer::new().format(value.len()).as_bytes());
-    text.push(b':');
-    text.extend(value);
+    let length = value.len();
+    let digit = |place: usize| b'0' + (length / place % 10) as u8;
+    // Arrays of a known size are copied without a call, which takes longer than the copy.
+    match length {
+        0..=9 => text.extend_from_slice(&[digit(1), b':']),
+        10..=99 => text.extend_from_slice(&[digit(10), digit(1), b':']),
+        100..=999 => text.extend_from_slice(&[digit(100), digit(10), digit(1), b':']),
+        _ => {
+            text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            text.push(b':');
+        }
+    }
+    text.extend_from_slice(value);
 }
 
 /// Append a decimal as Arrow writes it: with all decimals, or, close to 0, with an exponent.

@@ -60,6 +60,15 @@ class Origins:
             return [self.parts[0]] * units
         return [self.parts[index] for index in of]
 
+    def counts_of(self, of: Sequence[int] | None, units: int) -> Counter[str]:
+        """Return the number of units of each part; `of` is each unit's batch, None for a single batch."""
+        if of is None or len(self.parts) == 1:
+            return Counter({self.parts[0]: units})
+        found = Counter[str]()
+        for index, count in Counter(of).items():
+            found[self.parts[index]] += count
+        return found
+
     def sums_of(self, of: Sequence[int] | None, hashes: Any) -> Counter[str]:
         """Return the sum of the unit hashes of each part; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:

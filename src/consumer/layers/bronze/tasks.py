@@ -25,19 +25,21 @@ from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome, Sums
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.trips import Example
 from consumer.row_hashes import row_hashes
-from consumer.sources.envelope import SMALL_BYTES, Envelope, Messages
+from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.source import PartT, Reader
 from consumer.spreading import in_tasks
 from lakeproof.contracts import Field
 from lakeproof.install.judges import JudgeName
-from lakeproof.judge.batch import MAX_BYTES, Judge
+from lakeproof.judge.batch import Judge
 from lakeproof.judge.judged import Judged
 from lakeproof.reasons import NOT_READ, reason_sets
 from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
 
 # Rows up to this size are hashed together: a file may have few rows, and a call takes as long as hashing a few hundred.
-_HASHED_BYTES = 4 << 20
+_HASHED_BYTES = 1 << 20
+# Batches are judged together up to these numbers.
+_TOGETHER, _TOGETHER_BYTES = 4_096, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
     work = _Work(task)
     written: JudgedParts[PartT] = work.written
     touched = None if task.only_listed else written.touched.append
-    small: list[Envelope] = []
+    waiting = _Waiting(work)
     for envelope in task.reader.envelopes(parts, task.limits, touched):
         if isinstance(envelope, Messages):
             work.take_together(envelope.values, Origins.of_messages(envelope))
@@ -125,20 +127,12 @@ def write_group(parts: list[PartT], task: Task[PartT]) -> JudgedParts[PartT]:
         if envelope.content_hash:
             written.hashes[envelope.source] = envelope.content_hash
         if envelope.failure is None:
-            value = envelope.value or b""
-            if len(value) > SMALL_BYTES:
-                work.take(work.judge.judge(value), envelope)
-                continue
-            small.append(envelope)
-            if len(small) == MAX_BYTES // SMALL_BYTES:
-                work.take_small(small)
-                small = []
+            waiting.add(envelope)
         elif envelope.failure[0] in NOT_READ and task.bronze is None and not envelope.message:
             written.changed.append(envelope.source)
         else:
             work.take(work.judge.refuse(*envelope.failure, envelope.value), envelope)
-    if small:
-        work.take_small(small)
+    waiting.take()
     return work.close()
 
 
@@ -159,8 +153,8 @@ class _Work(Generic[PartT]):
         for units in judged:
             self._take(units, origins, None, None)
 
-    def take_small(self, envelopes: Sequence[Envelope]) -> None:
-        """Judge and write small envelopes together."""
+    def take_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Judge and write envelopes together."""
         if len(envelopes) == 1:
             self.take(self.judge.judge(envelopes[0].value or b""), envelopes[0])
         else:
@@ -184,9 +178,10 @@ class _Work(Generic[PartT]):
         good, bad = units.good, units.bad
         outcomes, drift = self.written.outcomes, self.written.drift
         if len(good):
-            parts = origins.parts_of(good_of, len(good))
-            outcomes.update({(part, None): units for part, units in Counter(parts).items()})
+            counts = origins.counts_of(good_of, len(good))
+            outcomes.update({(part, None): units for part, units in counts.items()})
             if sets := drift_sets(good):
+                parts = origins.parts_of(good_of, len(good))
                 drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
             if self._bronze.writer:
                 rows = bronze_rows(good, origins.columns_of(good_of, len(good)), self._batch)
@@ -198,6 +193,26 @@ class _Work(Generic[PartT]):
             note_examples(self.written.examples, bad, reasons, columns)
             if self._dead_letters.writer:
                 self._dead_letters.take(dead_letter_rows(bad, columns, self._batch), origins, bad_of)
+
+
+class _Waiting:
+    """Collects envelopes that are judged together."""
+
+    def __init__(self, work: _Work[Any]) -> None:
+        self._work = work
+        self._envelopes: list[Envelope] = []
+        self._bytes = 0
+
+    def add(self, envelope: Envelope) -> None:
+        self._envelopes.append(envelope)
+        self._bytes += len(envelope.value or b"")
+        if self._bytes >= _TOGETHER_BYTES or len(self._envelopes) == _TOGETHER:
+            self.take()
+
+    def take(self) -> None:
+        if self._envelopes:
+            self._work.take_envelopes(self._envelopes)
+        self._envelopes, self._bytes = [], 0
 
 
 class _Rows:

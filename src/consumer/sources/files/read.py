@@ -1,11 +1,12 @@
 """Read landed files into envelopes, within the tasks of a micro-batch."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from consumer.native_hashes import file_hashes
 from consumer.sources.envelope import Envelope, Recovered
 from consumer.sources.files.unpack import TooLargeError, UnpackError, unpack, unpack_beginning
-from lakeproof.landing.zone import LandingZone, content_hash
+from lakeproof.landing.zone import LandingZone
 from lakeproof.reasons import Reason
 from lakeproof.settings import Limits
 from lakeproof.state.landing_log import LandedFile
@@ -13,6 +14,7 @@ from lakeproof.storage.errors import FileAbsentError, FileChangedError
 
 GZIP_SUFFIX = ".gz"
 _GZIP_MAGIC = b"\x1f\x8b"
+_HASHED_BYTES = 4 << 20  # files up to this size are hashed together
 
 
 def envelopes(
@@ -28,31 +30,16 @@ def envelopes(
     A file with the listed size but another tag, as after a copy or a restore, is read as it is now and reported to
     `touched`, unless that is None.
     """
+    waiting: list[tuple[LandedFile, bytes | Envelope]] = []
+    size = 0
     for file in files:
-        try:
-            content = _read(file, zone, limits, touched)
-        except FileChangedError as error:
-            yield Envelope(b"", file.name, file.landed_at, (Reason.CHANGED, error.message))
-            continue
-        except FileAbsentError as error:
-            if not file.given_up:
-                raise
-            yield Envelope(b"", file.name, file.landed_at, (Reason.ABSENT, error.message))
-            continue
-        if content is None:
-            yield _too_large(file, limits, f"{file.name} has {file.size:,} bytes")
-            continue
-        read_hash = content_hash(content)
-        if not file.name.endswith(GZIP_SUFFIX):
-            yield Envelope(content, file.name, file.landed_at, content_hash=read_hash)
-            continue
-        try:
-            yield Envelope(unpack(content, limits.unpacked_bytes), file.name, file.landed_at, content_hash=read_hash)
-        except UnpackError as error:
-            yield Envelope(content, file.name, file.landed_at, (Reason.UNDECODABLE, str(error)), read_hash)
-        except TooLargeError:
-            what = f"{file.name} ({file.size:,} bytes) unpacks to more than {limits.unpacked_bytes:,} bytes"
-            yield _too_large(file, limits, what, read_hash)
+        found = _read(file, zone, limits, touched)
+        waiting.append((file, found))
+        size += len(found) if isinstance(found, bytes) else 0
+        if size >= _HASHED_BYTES:
+            yield from _unpacked(waiting, limits)
+            waiting, size = [], 0
+    yield from _unpacked(waiting, limits)
 
 
 def recover(name: str, content: bytes, limits: Limits) -> Recovered | None:
@@ -66,13 +53,50 @@ def recover(name: str, content: bytes, limits: Limits) -> Recovered | None:
     return Recovered(found[0], str(found[1])) if found else None
 
 
+def _read(
+    file: LandedFile, zone: LandingZone, limits: Limits, touched: Callable[[LandedFile], None] | None
+) -> bytes | Envelope:
+    """Read the content of a file; an envelope with a failure if it cannot be read."""
+    try:
+        content = _content(file, zone, limits, touched)
+    except FileChangedError as error:
+        return Envelope(b"", file.name, file.landed_at, (Reason.CHANGED, error.message))
+    except FileAbsentError as error:
+        if not file.given_up:
+            raise
+        return Envelope(b"", file.name, file.landed_at, (Reason.ABSENT, error.message))
+    if content is None:
+        return _too_large(file, limits, f"{file.name} has {file.size:,} bytes")
+    return content
+
+
+def _unpacked(found: Sequence[tuple[LandedFile, bytes | Envelope]], limits: Limits) -> Iterator[Envelope]:
+    """Hash the contents of files together, and unpack compressed ones."""
+    hashes = iter(file_hashes([content for _, content in found if isinstance(content, bytes)]))
+    for file, content in found:
+        if isinstance(content, Envelope):
+            yield content
+            continue
+        read_hash = next(hashes)
+        if not file.name.endswith(GZIP_SUFFIX):
+            yield Envelope(content, file.name, file.landed_at, content_hash=read_hash)
+            continue
+        try:
+            yield Envelope(unpack(content, limits.unpacked_bytes), file.name, file.landed_at, content_hash=read_hash)
+        except UnpackError as error:
+            yield Envelope(content, file.name, file.landed_at, (Reason.UNDECODABLE, str(error)), read_hash)
+        except TooLargeError:
+            what = f"{file.name} ({file.size:,} bytes) unpacks to more than {limits.unpacked_bytes:,} bytes"
+            yield _too_large(file, limits, what, read_hash)
+
+
 def _too_large(file: LandedFile, limits: Limits, what: str, read_hash: str | None = None) -> Envelope:
     limit = f"LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
     failure = (Reason.BATCH_TOO_LARGE, f"{what}, but {limit}")
     return Envelope(None, file.name, file.landed_at, failure, read_hash)
 
 
-def _read(
+def _content(
     file: LandedFile, zone: LandingZone, limits: Limits, touched: Callable[[LandedFile], None] | None
 ) -> bytes | None:
     """Read the content of a file; None if the file exists but is too large to be read."""

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 # this, since each group makes its own files in the tables.
 _GROUPS_PER_CORE = 4
 _BYTES_PER_GROUP = 8 * 1024**2
-_LEAST_BYTES_OF_MICRO_BATCH = 512 * 1024**2
+_LEAST_BYTES_OF_MICRO_BATCH = 1024**3
 
 
 def most_bytes(settings: Settings, cores: int) -> int:

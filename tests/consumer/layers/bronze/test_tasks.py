@@ -94,6 +94,21 @@ def test_outcomes_count_units_by_source_and_set_of_reasons(task: Task[LandedFile
     }
 
 
+@pytest.mark.parametrize("together", [(1, 1), (2, 1 << 20), (100, 50), (100, 1 << 20)])
+def test_it_makes_no_difference_which_files_are_judged_together(
+    task: Task[LandedFile], landed: list[LandedFile], together: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = write_group(landed, task)
+    monkeypatch.setattr(tasks, "_TOGETHER", together[0])
+    monkeypatch.setattr(tasks, "_TOGETHER_BYTES", together[1])
+    written = write_group(landed, task)
+    for found, expected in ((written.bronze, whole.bronze), (written.dead_letters, whole.dead_letters)):
+        assert sorted(rows(found), key=str) == sorted(rows(expected), key=str)
+    assert (written.outcomes, written.hashes) == (whole.outcomes, whole.hashes)
+    assert (written.sums.bronze, written.sums.dead_letters) == (whole.sums.bronze, whole.sums.dead_letters)
+    assert set(written.examples) == set(whole.examples)
+
+
 @pytest.mark.parametrize("hashed_bytes", [0, tasks._HASHED_BYTES], ids=["file by file", "together"])
 def test_sums_are_those_of_the_rows_of_each_file(
     task: Task[LandedFile], landed: list[LandedFile], hashed_bytes: int, monkeypatch: pytest.MonkeyPatch

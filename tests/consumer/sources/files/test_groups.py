@@ -34,7 +34,7 @@ def test_small_files_are_one_task_and_large_ones_several_for_each_core() -> None
 
 
 def test_a_micro_batch_has_files_for_all_groups_of_all_cores_unless_a_setting_limits_it() -> None:
-    assert most_bytes(settings_of({}), 2) == most_bytes(settings_of({}), 16) == 512 * MEGABYTE
+    assert most_bytes(settings_of({}), 2) == most_bytes(settings_of({}), 32) == 1024 * MEGABYTE
     assert most_bytes(settings_of({"LAKE_MAX_BYTES_PER_MICRO_BATCH": "1000"}), 100) == 1000
     of_100_cores = most_bytes(settings_of({}), 100)
     assert len(READER.groups(files([8 * MEGABYTE] * (of_100_cores // (8 * MEGABYTE))), 100)) == 400

@@ -1,9 +1,11 @@
 """Reading landed files: content that is too large stays in its file."""
 
 import gzip
+from hashlib import blake2b
 
 import pytest
 
+from consumer.sources.files import read
 from consumer.sources.files.read import envelopes
 from lakeproof.landing.zone import LandingZone
 from lakeproof.settings import Limits, S3Settings, settings_of
@@ -41,8 +43,8 @@ def test_what_is_read_of_a_file(tmp_path, monkeypatch, name, content, reason, va
     (tmp_path / name).write_bytes(content)
     (tmp_path / "b.json").write_bytes(b"[2]")
     zone = LandingZone(tmp_path.as_uri(), S3)
-    read, read_uris = zone.storage.read, []
-    monkeypatch.setattr(zone.storage, "read", lambda uri, etag: (read_uris.append(uri), read(uri, etag))[1])
+    read_file, read_uris = zone.storage.read, []
+    monkeypatch.setattr(zone.storage, "read", lambda uri, etag: (read_uris.append(uri), read_file(uri, etag))[1])
     found, next_one = envelopes(listed(zone), zone, LIMITS)
     assert found.value == value
     assert (next_one.value, next_one.failure) == (b"[2]", None)
@@ -57,6 +59,20 @@ def test_what_is_read_of_a_file(tmp_path, monkeypatch, name, content, reason, va
             assert found.source in found.failure[1]
     is_read = len(content) <= LIMITS.unpacked_bytes
     assert (zone.uri_of(found.source) in read_uris) is is_read  # a large file is not even read
+
+
+@pytest.mark.parametrize("hashed_bytes", [1, 150, 1 << 20])
+def test_files_that_are_hashed_together_have_their_own_hashes_and_order(tmp_path, monkeypatch, hashed_bytes):
+    monkeypatch.setattr(read, "_HASHED_BYTES", hashed_bytes)
+    contents = {"a.json": b"", "b.json.gz": packed(b"[1]"), "c.json": bytes(99), "d.json.gz": b"[2]", "e.json": b"[3]"}
+    contents["f.json"] = bytes(101)  # not read, so it has no hash
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    zone = LandingZone(tmp_path.as_uri(), S3)
+    found = list(envelopes(listed(zone), zone, LIMITS))
+    assert [each.source for each in found] == list(contents)
+    hashes = {name: blake2b(content, digest_size=16).hexdigest() for name, content in contents.items()}
+    assert {each.source: each.content_hash for each in found} == hashes | {"f.json": None}
 
 
 def test_limits_without_settings_are_the_settings_defaults():
