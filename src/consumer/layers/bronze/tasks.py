@@ -37,7 +37,7 @@ from lakeproof.settings import Limits, S3Settings
 from lakeproof.storage import open_storage
 
 # Rows up to this size are hashed together: a file may have few rows, and a call takes as long as hashing a few hundred.
-_HASHED_BYTES = 1 << 20
+_HASHED_BYTES = 256 << 10
 # Batches are judged together up to these numbers.
 _TOGETHER, _TOGETHER_BYTES = 4_096, 4 << 20
 
