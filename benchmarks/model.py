@@ -40,6 +40,7 @@ from benchmarks.model_fit import (
 )
 from benchmarks.report import DOCS, read_report
 from consumer.sources.files.discovery import TAKEN_AT_ONCE
+from consumer.sources.files.source import LEAST_BYTES_OF_MICRO_BATCH
 
 Samples = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -59,7 +60,13 @@ PHASES = {
     "write": (TASKS, ROWS),
 }
 # The consumer's defaults: see src/lakeproof/settings.py and src/consumer/sources/files/source.py.
-LIMITS = Limits(files=10_000, bytes_at_least=512 << 20, silver_rows=500_000, bytes_per_group=8 << 20, groups_per_core=4)
+LIMITS = Limits(
+    files=10_000,
+    bytes_at_least=LEAST_BYTES_OF_MICRO_BATCH,
+    silver_rows=500_000,
+    bytes_per_group=8 << 20,
+    groups_per_core=4,
+)
 _REMEMBERED_IN_DRIVER = 1_000_000
 CORES = (10, 100, 1_000)
 DAYS, EVERY_SECONDS, KEPT_SNAPSHOTS = 90, 10, 1_000

@@ -1,7 +1,7 @@
 """Hashes of rows and of files by the native judge's package, if it is installed.
 
-It computes the texts of :mod:`consumer.texts` and their hashes five times as fast, and hashes files four at a time, in
-the lanes of the processor's vectors. Without it, or if it fails, Python computes the same.
+It computes the texts of :mod:`consumer.texts` and their hashes five times as fast, and hashes files side by side,
+in the lanes of the processor's vectors. Without it, or if it fails, Python computes the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,11 @@
 """Distribute work to tasks, and pass their errors to the driver."""
 
 import heapq
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
+from threading import current_thread, main_thread
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -106,24 +107,33 @@ def attempted(work: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT | L
 
 
 class _FreePages:
-    """Releases the pages that Arrow's allocator keeps in this worker, between tasks."""
+    """Releases the pages that Arrow's allocator keeps in a worker, between tasks.
+
+    The allocator, mimalloc, has a heap for each thread, and releases only that of the calling one. So an alarm makes
+    the main thread do it, which runs the tasks. If other code has the alarm, pages are released after each task.
+    """
 
     def __init__(self) -> None:
-        self._timer = Timer(0, self._release)
         self._released = monotonic()
 
     def keep(self) -> None:
-        self._timer.cancel()
+        """Begin a task."""
+        if self._can_wait():
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def release_later(self) -> None:
-        if monotonic() - self._released > _BUSY_SECONDS:
+        """End a task."""
+        if self._can_wait() and monotonic() - self._released < _BUSY_SECONDS:
+            signal.signal(signal.SIGALRM, self._release)
+            signal.setitimer(signal.ITIMER_REAL, _IDLE_SECONDS)
+        else:
             self._release()
-            return
-        self._timer = Timer(_IDLE_SECONDS, self._release)
-        self._timer.daemon = True
-        self._timer.start()
 
-    def _release(self) -> None:
+    def _can_wait(self) -> bool:
+        handler = signal.getsignal(signal.SIGALRM)
+        return current_thread() is main_thread() and handler in (signal.SIG_DFL, self._release)
+
+    def _release(self, *_signal: object) -> None:
         pa.default_memory_pool().release_unused()
         self._released = monotonic()
 
@@ -132,7 +142,7 @@ _FREE_PAGES = _FreePages()
 
 
 def _keep_free_pages() -> None:
-    """Keep free pages during a task. The functions of tasks are sent by name; an object would be sent with them."""
+    """Keep free pages during a task. A task's functions are sent by name; an object would be sent as it is."""
     _FREE_PAGES.keep()
 
 

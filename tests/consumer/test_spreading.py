@@ -1,9 +1,10 @@
 """Work is dealt to tasks."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from threading import Event
-from time import sleep
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from consumer import spreading
 from consumer.iceberg.tasks import write_in_tasks
 from consumer.spreading import Broadcasts, attempted, balanced, in_tasks
 
@@ -40,55 +40,68 @@ def test_large_functions_leave_no_files(spark: SparkSession) -> None:
     assert set(Path(folder).iterdir()) == before
 
 
-class Pool:
-    """In place of Arrow's allocator: counts how often its free pages are released."""
+# A process of its own: pytest-timeout has the alarm in this one. A task leaves 200 MB of free pages.
+WORKER = """
+import os, sys, time
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from consumer import spreading
 
-    def __init__(self) -> None:
-        self.released = 0
-        self.was_released = Event()
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
-    def release_unused(self) -> None:
-        self.released += 1
-        self.was_released.set()
+def task(_):
+    values = pa.array(np.arange(100_000))
+    arrays = [pc.add(values, 1) for _ in range(250)]
+    time.sleep(0.2)
 
-
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
-    pool = Pool()
-    monkeypatch.setattr(spreading.pa, "default_memory_pool", lambda: pool)
-    monkeypatch.setattr(spreading, "_FREE_PAGES", spreading._FreePages())
-    return pool
-
-
-def test_a_worker_keeps_free_pages_for_its_next_task(pool: Pool) -> None:
-    """Releasing them after each task took a quarter of the time of a backlog."""
-    work = attempted(lambda item: item)
-    assert [work(number) for number in range(5)] == list(range(5))
-    assert pool.released == 0
-
-
-def test_a_worker_without_tasks_releases_free_pages_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreading, "_IDLE_SECONDS", 0.2)
-    work = attempted(lambda item: item)
-    for number in range(3):
-        work(number)
-    assert pool.was_released.wait(10)
-    sleep(0.5)
-    assert pool.released == 1
+spreading._IDLE_SECONDS, spreading._BUSY_SECONDS = map(float, sys.argv[1:])
+work = spreading.attempted(task)
+before = resident()
+for number in range(3):
+    work(number)
+after = resident()
+time.sleep(1)
+print(before, after, resident())
+"""
 
 
-def test_no_free_pages_are_released_during_a_task(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreading, "_IDLE_SECONDS", 0.2)
-    attempted(lambda item: item)(1)
-    attempted(lambda _: sleep(0.5) or pool.released)(2)
-    assert attempted(lambda _: sleep(0.5) or pool.released)(3) == 0
+def memory_of_worker(idle_seconds: float, busy_seconds: float) -> tuple[int, int]:
+    """Return the MiB that remain after three tasks, and a second later."""
+    command = [sys.executable, "-c", WORKER, str(idle_seconds), str(busy_seconds)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    before, after, later = map(int, ran.stdout.split())
+    return after - before, later - before
 
 
-def test_a_worker_that_is_never_idle_releases_free_pages_now_and_then(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("idle_seconds", "busy_seconds", "keeps_after", "keeps_later"),
+    [
+        pytest.param(60, 60, True, True, id="until it is idle"),
+        pytest.param(0.1, 60, True, False, id="not when it is idle"),
+        pytest.param(60, 0, False, False, id="not for long if it is never idle"),
+    ],
+)
+def test_a_worker_keeps_free_pages_for_its_next_task(
+    idle_seconds: float, busy_seconds: float, keeps_after: bool, keeps_later: bool
 ) -> None:
-    monkeypatch.setattr(spreading, "_BUSY_SECONDS", -1)
-    work = attempted(lambda item: item)
-    for number in range(3):
-        work(number)
-    assert pool.released == 3
+    """Getting them again took a quarter of the time of a backlog, and a worker that kept them for ever would grow."""
+    after, later = memory_of_worker(idle_seconds, busy_seconds)
+    assert (after > 100) is keeps_after
+    assert (later > 100) is keeps_later
+
+
+def test_an_alarm_of_other_code_is_left_alone() -> None:
+    def handler(_number: int, _frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGALRM, handler)
+    left = signal.setitimer(signal.ITIMER_REAL, 500)
+    try:
+        assert attempted(lambda item: item)(1) == 1
+        assert signal.getsignal(signal.SIGALRM) is handler
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 400
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *left)

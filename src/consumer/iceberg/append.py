@@ -262,9 +262,12 @@ def described(table: OpenTable, files: Sequence[DataFile]) -> list[Any]:
         data_file = data_files.builder(spec).withInputFile(written).withMetrics(metrics)
         return data_file.withPartitionPath(file.partition).build()
 
-    # A file takes a dozen calls to the JVM, and on S3 a request: each waits for the other side.
-    with ThreadPoolExecutor(_CONVERSATIONS) as threads:
-        found = list(threads.map(describe, files))
+    if len(files) < _CONVERSATIONS:  # no threads, which begin with a connection to the JVM
+        found = [describe(file) for file in files]
+    else:
+        # A file takes a dozen calls to the JVM, and on S3 a request: each waits for the other side.
+        with ThreadPoolExecutor(_CONVERSATIONS) as threads:
+            found = list(threads.map(describe, files))
     for file, java_file in zip(files, found, strict=True):
         if file.derived:
             MEMORY.keep(str(java_file.location()), file.derived)  # readers know the file by this URI

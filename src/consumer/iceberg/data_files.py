@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,14 @@ class DataFile:
     partition: str  # as Iceberg writes it: ``field=2026-11-21``
     footer: bytes
     derived: Mapping[Hashable, pa.Table] = field(default_factory=dict, compare=False)  # results by their keys
+
+
+class _Leaf(NamedTuple):
+    """A column of a Parquet file."""
+
+    name: str  # of the table's column
+    path: str
+    is_repeated: bool  # within a list or a map
 
 
 class _OpenFile:
@@ -163,24 +171,23 @@ def _repeating(rows: pa.Table) -> list[str]:
         for name, values in zip(sample.column_names, sample.columns, strict=True)
         if not pa.types.is_nested(values.type) and 2 * len(values.unique()) > len(values)
     }
-    return [path for name, path in _leaves(rows.schema) if name not in distinct]
+    return [leaf.path for leaf in _leaves(rows.schema) if leaf.name not in distinct]
 
 
 @lru_cache(maxsize=100)
 def _measured(schema: pa.Schema) -> list[str]:
     """Return the paths in Parquet of columns with statistics: no reader has a use for those of lists and maps."""
-    nested = {each.name for each in schema if pa.types.is_list(each.type) or pa.types.is_map(each.type)}
-    return [path for name, path in _leaves(schema) if name not in nested]
+    return [leaf.path for leaf in _leaves(schema) if not leaf.is_repeated]
 
 
 @lru_cache(maxsize=100)
-def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Return the columns of a Parquet file: the name of the whole column, and the path."""
+def _leaves(schema: pa.Schema) -> list[_Leaf]:
+    """Return the columns of a Parquet file."""
     buffer = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), buffer)
     found = pq.ParquetFile(pa.BufferReader(buffer.getvalue())).schema
-    paths = [found.column(index).path for index in range(len(found))]
-    return [(path.partition(".")[0], path) for path in paths]
+    columns = [found.column(index) for index in range(len(found))]
+    return [_Leaf(each.path.partition(".")[0], each.path, each.max_repetition_level > 0) for each in columns]
 
 
 def _footer(content: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 SMALL_BYTES = 4 << 10
-"""Batches up to this size are judged together. For larger ones, that makes no difference."""
+"""Messages up to this size come as columns (:class:`Messages`)."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -1,10 +1,11 @@
 """An append happens once, however often its micro-batch is tried."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -107,15 +108,33 @@ def test_what_neither_repeats_the_newest_nor_follows_it_is_refused(
     assert ids(spark, name) == [1, 2]
 
 
+@pytest.mark.parametrize("others", [(), range(3, 3 + 2 * append._CONVERSATIONS)], ids=["alone", "among others"])
 def test_a_data_file_that_was_removed_meanwhile_is_not_committed(
-    spark: SparkSession, name: str, table: Table, rows: Rows
+    spark: SparkSession, name: str, table: Table, rows: Rows, others: Sequence[int]
 ) -> None:
     append_once(table(), marker(0), rows(1))
-    written = rows(2)
+    written = [file for number in (2, *others) for file in rows(number)]
     Path(urlsplit(written[0].uri).path).unlink()
     with pytest.raises(UnavailableError, match=r"were removed before their commit: .*parquet"):
         append_once(table(), marker(1), written)
     assert ids(spark, name) == [1]
+
+
+def test_many_data_files_are_described_at_once_and_leave_no_connections(
+    spark: SparkSession, name: str, table: Table, rows: Rows
+) -> None:
+    """Each thread that calls the JVM has a connection, and a thread there."""
+    threads = java_class(spark, "java.lang.Thread")
+    at_once = range(2 * append._CONVERSATIONS)
+    before = int(threads.activeCount())
+    for number in range(5):
+        files = [file for index in at_once for file in rows(100 * number + index + 1)]
+        assert append_once(table(), marker(number), files)
+    assert ids(spark, name) == sorted(100 * number + index + 1 for number in range(5) for index in at_once)
+    deadline = monotonic() + 30
+    while int(threads.activeCount()) >= before + append._CONVERSATIONS and monotonic() < deadline:
+        sleep(0.1)
+    assert int(threads.activeCount()) < before + append._CONVERSATIONS
 
 
 def test_statistics_are_those_that_iceberg_reads_from_the_file(spark: SparkSession, table: Table, rows: Rows) -> None:

@@ -161,7 +161,7 @@ class _Work(Generic[PartT]):
             self.take_together([envelope.value or b"" for envelope in envelopes], Origins.of_envelopes(envelopes))
 
     def take_together(self, batches: Sequence[bytes], origins: Origins) -> None:
-        """Judge and write small batches together."""
+        """Judge and write batches together."""
         for found in self.judge.judge_together(batches):
             self._take(found.judged, origins, found.good_of, found.bad_of)
 

@@ -35,7 +35,7 @@ def envelopes(
     for file in files:
         found = _read(file, zone, limits, touched)
         waiting.append((file, found))
-        size += len(found) if isinstance(found, bytes) else 0
+        size += 0 if isinstance(found, Envelope) else len(found)
         if size >= _HASHED_BYTES:
             yield from _unpacked(waiting, limits)
             waiting, size = [], 0
@@ -72,7 +72,7 @@ def _read(
 
 def _unpacked(found: Sequence[tuple[LandedFile, bytes | Envelope]], limits: Limits) -> Iterator[Envelope]:
     """Hash the contents of files together, and unpack compressed ones."""
-    hashes = iter(file_hashes([content for _, content in found if isinstance(content, bytes)]))
+    hashes = iter(file_hashes([content for _, content in found if not isinstance(content, Envelope)]))
     for file, content in found:
         if isinstance(content, Envelope):
             yield content

@@ -36,12 +36,12 @@ log = structlog.get_logger()
 # this, since each group makes its own files in the tables.
 _GROUPS_PER_CORE = 4
 _BYTES_PER_GROUP = 8 * 1024**2
-_LEAST_BYTES_OF_MICRO_BATCH = 1024**3
+LEAST_BYTES_OF_MICRO_BATCH = 1024**3
 
 
 def most_bytes(settings: Settings, cores: int) -> int:
     """Return the size limit of the files in a micro-batch: the setting, or enough for the groups of all cores."""
-    by_cores = max(_LEAST_BYTES_OF_MICRO_BATCH, cores * _GROUPS_PER_CORE * _BYTES_PER_GROUP)
+    by_cores = max(LEAST_BYTES_OF_MICRO_BATCH, cores * _GROUPS_PER_CORE * _BYTES_PER_GROUP)
     return settings.landing.max_bytes_per_micro_batch or by_cores
 
 
