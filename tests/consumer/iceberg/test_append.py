@@ -124,17 +124,20 @@ def test_many_data_files_are_described_at_once_and_leave_no_connections(
     spark: SparkSession, name: str, table: Table, rows: Rows
 ) -> None:
     """Each thread that calls the JVM has a connection, and a thread there."""
-    threads = java_class(spark, "java.lang.Thread")
+    def connections() -> int:
+        names = (str(each.getName()) for each in java_class(spark, "java.lang.Thread").getAllStackTraces().keySet())
+        return sum(name.startswith("Thread-") for name in names)
+
     at_once = range(2 * append._CONVERSATIONS)
-    before = int(threads.activeCount())
+    before = connections()
     for number in range(5):
         files = [file for index in at_once for file in rows(100 * number + index + 1)]
         assert append_once(table(), marker(number), files)
     assert ids(spark, name) == sorted(100 * number + index + 1 for number in range(5) for index in at_once)
     deadline = monotonic() + 30
-    while int(threads.activeCount()) >= before + append._CONVERSATIONS and monotonic() < deadline:
+    while connections() >= before + append._CONVERSATIONS and monotonic() < deadline:
         sleep(0.1)
-    assert int(threads.activeCount()) < before + append._CONVERSATIONS
+    assert connections() < before + append._CONVERSATIONS
 
 
 def test_statistics_are_those_that_iceberg_reads_from_the_file(spark: SparkSession, table: Table, rows: Rows) -> None:
