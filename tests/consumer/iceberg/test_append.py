@@ -124,6 +124,7 @@ def test_many_data_files_are_described_at_once_and_leave_no_connections(
     spark: SparkSession, name: str, table: Table, rows: Rows
 ) -> None:
     """Each thread that calls the JVM has a connection, and a thread there."""
+
     def connections() -> int:
         names = (str(each.getName()) for each in java_class(spark, "java.lang.Thread").getAllStackTraces().keySet())
         return sum(name.startswith("Thread-") for name in names)
