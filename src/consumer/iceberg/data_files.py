@@ -174,7 +174,6 @@ def _repeating(rows: pa.Table) -> list[str]:
     return [leaf.path for leaf in _leaves(rows.schema) if leaf.name not in distinct]
 
 
-@lru_cache(maxsize=100)
 def _measured(schema: pa.Schema) -> list[str]:
     """Return the paths in Parquet of columns with statistics: no reader has a use for those of lists and maps."""
     return [leaf.path for leaf in _leaves(schema) if not leaf.is_repeated]

@@ -74,25 +74,26 @@ impl Judging {
 /// Hashes of the rows that a column of objects describes, for the ledger: 8 bytes each.
 #[pyfunction]
 fn row_hashes<'py>(py: Python<'py>, rows: Part) -> PyResult<Bound<'py, PyBytes>> {
-    hashed(py, rows, hashes::row_hashes)
+    hashed(py, || Rows::try_from(rows).map(|rows| hashes::row_hashes(&rows)))
 }
 
 /// Hashes of their content, for silver: 16 bytes each.
 #[pyfunction]
 fn content_hashes<'py>(py: Python<'py>, rows: Part) -> PyResult<Bound<'py, PyBytes>> {
-    hashed(py, rows, hashes::content_hashes)
+    hashed(py, || Rows::try_from(rows).map(|rows| hashes::content_hashes(&rows)))
 }
 
 /// Hashes of the bytes of files, for the ledger: 16 bytes each.
 #[pyfunction]
 fn file_hashes<'py>(py: Python<'py>, contents: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
-    let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| hashes::file_hashes(&contents))));
-    let hashes = hashed.map_err(|_| PyRuntimeError::new_err("the native hashes panicked"))?;
-    Ok(PyBytes::new(py, &hashes))
+    hashed(py, || Ok(hashes::file_hashes(&contents)))
 }
 
-fn hashed<'py>(py: Python<'py>, rows: Part, hash: fn(&Rows) -> Vec<u8>) -> PyResult<Bound<'py, PyBytes>> {
-    let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(|| Rows::try_from(rows).map(|rows| hash(&rows)))));
+fn hashed<'py, F>(py: Python<'py>, hash: F) -> PyResult<Bound<'py, PyBytes>>
+where
+    F: FnOnce() -> Result<Vec<u8>, String> + Send,
+{
+    let hashed = py.allow_threads(|| catch_unwind(AssertUnwindSafe(hash)));
     let hashes = hashed.map_err(|_| PyRuntimeError::new_err("the native hashes panicked"))?;
     Ok(PyBytes::new(py, &hashes.map_err(PyRuntimeError::new_err)?))
 }
