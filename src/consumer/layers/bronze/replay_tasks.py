@@ -339,9 +339,10 @@ class _Work:
         """Count units, and write their rows. Bad ones are new dead letters, unless `bad_of` is None."""
         good, bad, done = judged.good, judged.bad, self._done
         if len(good):
-            parts = [letters.parts[index] for index in good_of]
-            done.outcomes.update({(part, None): units for part, units in Counter(parts).items()})
+            counts = letters.origins.counts_of(good_of, len(good))
+            done.outcomes.update({(part, None): units for part, units in counts.items()})
             if sets := drift_sets(good):
+                parts = letters.origins.parts_of(good_of, len(good))
                 done.drift.update((part, codes) for part, each in zip(parts, sets, strict=True) for codes in each)
             if self._bronze:
                 batch = self._task.batch
