@@ -1,16 +1,20 @@
 """The inputs of verdicts: key, place, time and hash of each row of bronze, and of silver's rows with the same keys."""
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import field_at
+from consumer.iceberg.derivation import Derivation
+from consumer.iceberg.memory import MEMORY
 from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import (
     Scan,
@@ -50,10 +54,22 @@ def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
     """Plan a scan of the rows of bronze in a range of micro-batches, with the columns that silver has."""
     name = stream_tables(contract.stream).bronze
     table = catalog.load_table(name)
-    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
-    columns = _current(table, [field.name for field in contract])
-    columns |= {each: each for each in (*rescued, *_PROVENANCE)}
-    return plan(table, name, columns, of_micro_batches(taken.start, taken.end))
+    return plan(table, name, _bronze_columns(table, contract), of_micro_batches(taken.start, taken.end))
+
+
+def announce(catalog: Catalog, contract: Contract, kept: str | None) -> None:
+    """Announce what silver derives from the rows of bronze and of the table `kept`, before the first micro-batch.
+
+    A table that does not exist yet is left out: the first micro-batch that reads it announces it.
+    """
+    derive, kind = _comparing(contract)
+    columns_of = {stream_tables(contract.stream).bronze: _bronze_columns}
+    if kept:
+        columns_of[kept] = _compared_columns
+    for name, columns in columns_of.items():
+        with suppress(NoSuchTableError):
+            table = catalog.load_table(name)
+            MEMORY.want(name, Derivation(columns(table, contract), table.metadata.current_schema_id, kind, derive))
 
 
 def kept_scan(catalog: Catalog, contract: Contract, name: str, end: int, oldest: Micros | None) -> Scan:
@@ -158,6 +174,12 @@ def counts_as(rows: pa.RecordBatch, contract: Contract) -> Any:
 
 def _micros(times: Any) -> Any:
     return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _bronze_columns(table: Table, contract: Contract) -> dict[str, str]:
+    rescued = [RESCUED] if contract.drift is DriftPolicy.RESCUE else []
+    columns = _current(table, [field.name for field in contract])
+    return columns | {each: each for each in (*rescued, *_PROVENANCE)}
 
 
 def _compared_columns(table: Table, contract: Contract) -> dict[str, str]:

@@ -21,7 +21,7 @@ from consumer.iceberg.marker import Committed, Marker, MarkerLostError
 from consumer.iceberg.scan import Scan, parts_of
 from consumer.iceberg.tasks import write_batches
 from consumer.layers.base import Commits, Layer, append
-from consumer.layers.silver.compared import bronze_scan, compared, kept_scan, with_keys
+from consumer.layers.silver.compared import announce, bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.layers.silver.shuffle import decide_in_tasks, parts_to_decide, survey
 from consumer.layers.silver.state import Silver, State
@@ -112,6 +112,8 @@ class SilverLayer(Layer[_Work]):
     def prepare(self, catalog: Catalog) -> None:
         """Create missing tables."""
         ensure_silver_tables(catalog, self._declared, self._names)
+        merges = _strategy(self._declared) is SilverStrategy.MERGE
+        announce(catalog, self._declared, self._names.kept if merges else None)
 
     def next(self, spark: SparkSession) -> _Work | None:
         """Find the next range of bronze's micro-batches."""

@@ -33,6 +33,10 @@ _FETCH = {
     # Data prefetched into memory for a task, in KB.
     "queued.max.messages.kbytes": 32 << 10,
     "fetch.wait.max.ms": 100,
+    # Messages prefetched for a task. By default, the client prefetches 100,000, more than most ranges have, and then
+    # waits for a second before it fetches again.
+    "queued.min.messages": _MESSAGES_AT_ONCE,
+    "fetch.queue.backoff.ms": 1,
 }
 
 

@@ -103,6 +103,43 @@ def test_rows_that_bronze_has_just_written_are_not_read_again_to_be_compared(
     check(lake_settings)
 
 
+def test_silver_announces_what_it_derives_before_the_first_micro_batch(
+    lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
+    """The consumer prepares bronze and then silver, before either takes its first micro-batch."""
+    MEMORY.forget()
+    drain_directly(lake_settings)  # makes bronze's tables
+    catalog = open_catalog(lake_settings)
+    silver_layer(lake_settings).prepare(catalog)
+    land_some(lake_settings, first=True)
+    drain_directly(lake_settings)
+    spark = session_of(lake_settings)
+    for name in ("bronze.events", "silver.events"):
+        table = catalog.load_table(name)
+        (derivation,) = MEMORY.wanted(name, table.metadata.current_schema_id)
+        files = table.inspect.files()["file_path"].to_pylist()
+        assert files
+        assert all(MEMORY.table(path, derivation.key) is not None for path in files)
+        decide_all(spark, lake_settings)
+    check(lake_settings)
+
+
+@pytest.mark.parametrize("bronze_exists", [False, True])
+def test_silver_announces_nothing_that_it_does_not_read(
+    lake_settings: Settings, drain_directly: Drain, tmp_path: Path, bronze_exists: bool
+) -> None:
+    """Without tables of bronze there is nothing to announce, and an index of keys replaces reading silver."""
+    MEMORY.forget()
+    settings = with_strategy(lake_settings, tmp_path / "contracts", "state") if bronze_exists else lake_settings
+    if bronze_exists:
+        drain_directly(settings)
+    catalog = open_catalog(settings)
+    silver_layer(settings).prepare(catalog)
+    for name, expected in (("bronze.events", bronze_exists), ("silver.events", not bronze_exists)):
+        schemas = catalog.load_table(name).metadata.schemas if catalog.table_exists(name) else []
+        assert any(MEMORY.wanted(name, schema.schema_id) for schema in schemas) == expected
+
+
 def test_a_backlog_is_what_the_limit_left_in_bronze(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
