@@ -20,7 +20,7 @@ class Bulletin:
         self.is_stopping = True
 
     def note_backlog(self, query: str, *, there_is: bool) -> None:
-        """Note whether a query has more work for its next micro-batch, because the last one was as large as allowed."""
+        """Note whether a query, or one that it follows, has more work: its last micro-batch was as large as allowed."""
         if there_is:
             self._backlogs.add(query)
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import structlog
@@ -133,14 +133,16 @@ class BronzeQuery(Query):
             "waiting": source.waiting(),
         }
         seconds, at_once = trigger.seconds, trigger.available_now
-        return follow(spark, self.name, self.look, seconds, bulletin, at_once=at_once, about=about)
+        look = partial(self.look, bulletin=bulletin)
+        return follow(spark, self.name, look, seconds, bulletin, at_once=at_once, about=about)
 
-    def look(self, spark: SparkSession) -> bool:
+    def look(self, spark: SparkSession, bulletin: Bulletin) -> bool:
         """Take the next micro-batch of the source; return whether there was one."""
         source, checkpoint = self._prepared.source, self._checkpoint
         # A look that is repeated takes the same micro-batch: some of its tables may have it.
         self._next = held = self._next or source.next(self._position, spark.sparkContext.defaultParallelism)
         if held is None:
+            bulletin.note_backlog(self.name, there_is=False)
             return False
         self._lease.check()
         number = checkpoint.begin(*(source.offset(each, held.contract) for each in (held.start, held.end)))
@@ -148,8 +150,10 @@ class BronzeQuery(Query):
             self.take(spark, held, checkpoint.id, number)
         except PausedError as error:
             self.paused = error
+            bulletin.note_backlog(self.name, there_is=False)  # what waits for the pause delays nobody
             raise
         checkpoint.commit()
+        bulletin.note_backlog(self.name, there_is=held.more)
         self._position, self._next = held.end, None
         return True
 

@@ -97,5 +97,7 @@ class LayerQuery(Query):
             return False
         self._waits_for, self._took_at = None, monotonic()
         self.micro_batches += took
-        bulletin.note_backlog(self.name, there_is=layer.has_backlog)
+        # The backlog of a query is one of the queries after it, too.
+        follows_backlog = bulletin.has_backlog(layer.follows or "")
+        bulletin.note_backlog(self.name, there_is=layer.has_backlog or follows_backlog)
         return took

@@ -47,12 +47,16 @@ PartT = TypeVar("PartT", bound=Part)
 
 @dataclass(frozen=True)
 class Held(Generic[PartT]):
-    """The content of a micro-batch: parts between two positions of the source, and the digest of their contract."""
+    """The content of a micro-batch: parts between two positions of the source, and the digest of their contract.
+
+    `more` is whether more has come than one micro-batch may hold.
+    """
 
     parts: Sequence[PartT]
     start: str
     end: str
     contract: str
+    more: bool = False
 
 
 class Reader(Protocol[PartT]):

@@ -17,8 +17,10 @@ from consumer.app.application import Query, run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.status import Doing, status
 from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
 from lakeproof.errors import PausedError
 from lakeproof.settings import Settings
+from lakeproof.state.lease import lease
 from lakeproof.storage import open_storage
 
 pytestmark = pytest.mark.spark
@@ -85,6 +87,21 @@ def test_one_pauses_and_the_others_end_properly(
     run("events", "clicks")
     assert counts(settings, "events") == (6, 4, 6)
     assert counts(settings, "clicks") == (10, 2, 10)
+
+
+def test_a_pause_ends_the_backlog_which_would_delay_its_followers(settings: Settings, session_of: SessionOf) -> None:
+    for number, bad in enumerate((0, 5, 0)):
+        land(settings, "events", f"{number}.json", 5 - bad, bad)
+    one = changed(settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1)
+    query, bulletin, spark = BronzeQuery(one, "events", Trigger(available_now=True)), Bulletin(), session_of(one)
+    query.prepare()
+    with lease(one.state.database, query.lease_name) as held:
+        query.resume(spark, held)
+        assert query.look(spark, bulletin)
+        assert bulletin.has_backlog(query.name)
+        with pytest.raises(PausedError):
+            query.look(spark, bulletin)
+    assert not bulletin.has_backlog(query.name)
 
 
 @pytest.mark.s3

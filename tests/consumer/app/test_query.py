@@ -117,6 +117,15 @@ def test_a_backlog_is_known_by_the_query_that_has_it(lake_settings: Settings, tm
         assert not bulletin.has_backlog("silver-b")
 
 
+def test_a_backlog_is_one_of_the_queries_after_it_too(lake_settings: Settings) -> None:
+    bulletin = Bulletin()
+    toy = resumed(lake_settings, Faulty([]), Trigger())
+    for before in (True, True, False):
+        bulletin.note_backlog(FOLLOWED, there_is=before)
+        toy.look(SPARK, bulletin)
+        assert bulletin.has_backlog("toy") == before
+
+
 def test_rows_with_bytes_of_dead_letters_reach_tasks_in_small_batches() -> None:
     """The sink of dead letters is a layer, and each dead letter may be as large as a record."""
     for settings in (LayerQuery.spark_settings, ReplayQuery.spark_settings):

@@ -53,7 +53,8 @@ class MicroBatches:
         files = within(most_bytes, self._log.files(after.seq, head, most_files))
         if not files:
             return None
-        return Held(files, str(after), str(self._log.position(files[-1].seq)), self._contract())
+        last = files[-1].seq
+        return Held(files, str(after), str(self._log.position(last)), self._contract(), more=last < head)
 
     @cached_property
     def _notifications(self) -> Notifications | None:

@@ -152,7 +152,9 @@ class KafkaSource(Source[OffsetRange]):
     def _next(self, start: Offsets) -> Held[OffsetRange] | None:
         ends = self._ends_now() if self._ends is None else self._ends
         taken = advanced(start, ends, self._kafka.max_offsets_per_micro_batch)
-        return self._begin(start, taken) if taken != start else None
+        if taken == start:
+            return None
+        return replace(self._begin(start, taken), more=any(end > taken.next(each) for each, end in ends.items()))
 
     def offset(self, position: str, contract: str) -> str:  # noqa: ARG002 - the state database has it
         """Return a position as Spark's Kafka source writes it, without ranges of the past."""

@@ -60,6 +60,7 @@ def test_a_micro_batch_has_at_most_so_many_files_or_bytes_and_at_least_one(
         while held := running.next(at, most_bytes):
             at = Position.parse(held.end)
             found.append(len(held.parts))
+            assert held.more == (sum(found) < 5)
         return found
 
     assert sizes(MANY_BYTES) == [5]

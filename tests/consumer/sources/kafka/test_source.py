@@ -11,19 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.consumer.crashes import crash_before
-from tests.consumer.lake import Drain, rows
+from tests.consumer.lake import Drain, SessionOf, rows
 from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event, messages, send, send_in_transaction
 from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
+from consumer.app.landing import BronzeQuery
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
+from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
 from consumer.sources.kafka.source import KafkaSource, advanced
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.settings import Settings
+from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
 
 pytestmark = pytest.mark.spark
@@ -57,6 +61,22 @@ def test_a_message_is_a_record_or_an_array_and_keeps_its_key_and_headers(
     assert row["_headers"] == [{"key": "trace", "value": b"\x00"}, {"key": "trace", "value": None}]
     booked = [(row["source"], row["etag"], row["size"], row["units"], row["bronze"]) for row in ledger(lake_settings)]
     assert booked == [(first, "1", 1, 1, 1), (array, "2", 2, 3, 2)]
+
+
+def test_bronze_has_a_backlog_until_it_takes_the_last_offsets(
+    kafka: KafkaServer, lake_settings: Settings, session_of: SessionOf
+) -> None:
+    topic = kafka.new_topic(partitions=2)
+    send(kafka, topic, [event(number) for number in range(5)])
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}
+    settings = changed(lake_settings, **own, LAKE_KAFKA_MAX_OFFSETS_PER_MICRO_BATCH=2)
+    query, bulletin = BronzeQuery(settings, "events", Trigger(available_now=True), "kafka"), Bulletin()
+    spark = session_of(settings)
+    query.prepare()
+    with lease(settings.state.database, query.lease_name) as held:
+        query.resume(spark, held)
+        looks = [(query.look(spark, bulletin), bulletin.has_backlog(query.name)) for _ in range(4)]
+    assert looks == [(True, True), (True, True), (True, False), (False, False)]
 
 
 def test_what_is_no_record_is_a_dead_letter_with_its_bytes_key_and_headers(
