@@ -62,8 +62,11 @@ class LandingZone:
     def name_of(self, uri: str) -> str:
         """Return the name of the file at `uri`."""
         rest = uri.removeprefix(f"{self.root}/")
-        if len(rest) < len(uri) and "%" not in rest:  # nearly always
+        is_below = len(rest) < len(uri)
+        if is_below and "%" not in rest:
             return rest
+        if is_below and self._is_local:  # Hive's folders, whose names have a "="
+            return _as_text(unquote_to_bytes(rest))
         if self._is_local:
             path = os.fsencode(local_path(uri))
             below = self._folder + b"/"

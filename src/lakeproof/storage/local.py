@@ -95,7 +95,7 @@ class LocalStorage:
         """Look at one file; see the protocol."""
         path = local_path(uri)
         try:
-            return _stored_file(str(path), path.stat())
+            return _stored_file(_uri_of(str(path)), path.stat())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -173,6 +173,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
 def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
     """List files and sub-folders of a folder, with links to folders resolved."""
     files, folders = [], []
+    above = _uri_of(folder.rstrip("/") + "/")  # quoted once for all files
     try:
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda item: item.name):
@@ -190,7 +191,7 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
                     elif not root.is_relative_to(target := Path(entry.path).resolve()):
                         folders.append(str(target))  # otherwise the link leads to the landing folder or above
                 elif stat.S_ISREG(status.st_mode):  # reading a pipe would block
-                    files.append(_stored_file(entry.path, status))
+                    files.append(_stored_file(above + _quoted(entry.name), status))
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     except OSError as error:
@@ -200,9 +201,17 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
     return files, folders
 
 
-def _stored_file(path: str, status: os.stat_result) -> StoredFile:
+def _uri_of(path: str) -> str:
+    return f"file://{_quoted(path)}"
+
+
+def _quoted(path: str) -> str:
+    return quote_from_bytes(os.fsencode(path))  # like Path.as_uri, in a fifth of the time
+
+
+def _stored_file(uri: str, status: os.stat_result) -> StoredFile:
     return StoredFile(
-        uri="file://" + quote_from_bytes(os.fsencode(path)),  # like Path.as_uri, in a fifth of the time
+        uri=uri,
         size=status.st_size,
         etag=_etag(status),
         modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
