@@ -40,7 +40,7 @@ from benchmarks.model_fit import (
 )
 from benchmarks.report import DOCS, read_report
 from consumer.sources.files.discovery import TAKEN_AT_ONCE
-from consumer.sources.files.source import LEAST_BYTES_OF_MICRO_BATCH
+from consumer.sources.files.source import BYTES_PER_CORE, BYTES_PER_GROUP, GROUPS_PER_CORE, LEAST_BYTES_OF_MICRO_BATCH
 
 Samples = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -59,13 +59,14 @@ PHASES = {
     "judge": (FILES, ROWS),
     "write": (TASKS, ROWS),
 }
-# The consumer's defaults: see src/lakeproof/settings.py and src/consumer/sources/files/source.py.
+# The consumer's defaults: see also src/lakeproof/settings.py.
 LIMITS = Limits(
     files=10_000,
     bytes_at_least=LEAST_BYTES_OF_MICRO_BATCH,
+    bytes_per_core=BYTES_PER_CORE,
     silver_rows=500_000,
-    bytes_per_group=8 << 20,
-    groups_per_core=4,
+    bytes_per_group=BYTES_PER_GROUP,
+    groups_per_core=GROUPS_PER_CORE,
 )
 _REMEMBERED_IN_DRIVER = 1_000_000
 CORES = (10, 100, 1_000)

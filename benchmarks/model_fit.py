@@ -145,13 +145,14 @@ class Limits:
 
     files: int
     bytes_at_least: int
+    bytes_per_core: int
     silver_rows: int
     bytes_per_group: int
     groups_per_core: int
 
     def most_bytes(self, cores: int) -> int:
         """Return the maximum bytes of a micro-batch of bronze."""
-        return max(self.bytes_at_least, cores * self.groups_per_core * self.bytes_per_group)
+        return max(self.bytes_at_least, cores * self.bytes_per_core)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,14 @@ from hypothesis import strategies as st
 
 SIZES = [(100.0, 1e5), (200.0, 1e4), (400.0, 4e5), (800.0, 4e4), (1600.0, 1.6e6)]
 seconds = st.floats(1e-3, 10)
-LIMITS = Limits(files=10_000, bytes_at_least=512 << 20, silver_rows=500_000, bytes_per_group=8 << 20, groups_per_core=4)
+LIMITS = Limits(
+    files=10_000,
+    bytes_at_least=512 << 20,
+    bytes_per_core=32 << 20,
+    silver_rows=500_000,
+    bytes_per_group=8 << 20,
+    groups_per_core=4,
+)
 
 
 def pipeline(silver_row: float = 1e-6) -> Model:

@@ -4,6 +4,7 @@ from pyspark.sql import SparkSession
 
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
+from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
@@ -17,7 +18,7 @@ def drain_directly(spark: SparkSession, settings: Settings, stream: str) -> None
     LakeproofError
         As in the program.
     """
-    query = BronzeQuery(settings, stream, Trigger(available_now=True))
+    query, bulletin = BronzeQuery(settings, stream, Trigger(available_now=True)), Bulletin()
     for name, value in query.spark_settings.items():
         spark.conf.set(name, value)
     with lease(settings.state.database, query.lease_name) as held:
@@ -25,7 +26,7 @@ def drain_directly(spark: SparkSession, settings: Settings, stream: str) -> None
             with catalog_errors():
                 query.prepare()
             query.resume(spark, held)
-            while not query.paused and query.look(spark):
+            while not query.paused and query.look(spark, bulletin):
                 pass
         except Exception as error:
             raise query.explain(error) from error

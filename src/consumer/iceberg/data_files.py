@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ _FLUSH_BYTES = 64 << 20
 _LONG_RUN = 64
 # Maximum number of files, one for each day, that are open at the same time: each has a buffer.
 _MAX_OPEN = 256
+_WRITES_AT_ONCE = 8
 _SAMPLE = 1_000  # rows by which columns with distinct values are found
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 """Iceberg's name of the partition of rows whose day is null."""
@@ -134,13 +136,19 @@ class DataFileWriter:
             self._open[day].write(rows)
 
     def _close_files(self) -> None:
-        # A finished file is written as a whole: encoded and compressed, it is a tenth of its input.
-        for day, file in self._open.items():
-            content = file.close()
-            partition = f"{self._target.partition}={day}"
-            uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
-            self._storage.write_new(encoded(uri), content)  # storage decodes percent signs, Iceberg does not
-            self._written.append(DataFile(uri, len(content), partition, _footer(content), file.derived()))
+        # A finished file is written as a whole: encoded and compressed, it is a tenth of its input. Threads write:
+        # there is a file for each day, and each waits for the disk or the network.
+        with ThreadPoolExecutor(_WRITES_AT_ONCE) as threads:
+            writes = []
+            for day, file in self._open.items():
+                content = file.close()
+                partition = f"{self._target.partition}={day}"
+                uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
+                # Storage decodes percent signs, Iceberg does not.
+                writes.append(threads.submit(self._storage.write_new, encoded(uri), content))
+                self._written.append(DataFile(uri, len(content), partition, _footer(content), file.derived()))
+        for write in writes:
+            write.result()  # raises its error
         self._open = {}
 
 

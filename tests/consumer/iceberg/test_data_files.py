@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -30,10 +31,10 @@ from tests.selection import examples
 from consumer.iceberg import data_files
 from consumer.iceberg.data_files import NO_DAY, DataFileWriter, Target
 from lakeproof.contracts import load_contract
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
-from lakeproof.storage.local import local_path
+from lakeproof.storage.local import LocalStorage, local_path
 from lakeproof.tables.schemas import bronze_schema, dead_letter_schema
 
 SCHEMA = pa.schema(
@@ -103,6 +104,38 @@ def test_each_day_is_one_file_with_its_rows_in_order(tmp_path: Path, run: int) -
     for file in files:
         found = [(row["id"], row["at"]) for row in pq.ParquetFile(local_path(file.uri)).read().to_pylist()]
         assert found == [row for row in rows if row[1] == found[0][1]]
+
+
+def test_files_are_written_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file waits for the disk or the network, and a task has one for each day."""
+    both = Barrier(2, timeout=30)
+    write_new = LocalStorage.write_new
+
+    def write_together(storage: LocalStorage, uri: str, data: bytes) -> None:
+        both.wait()
+        write_new(storage, uri, data)
+
+    monkeypatch.setattr(LocalStorage, "write_new", write_together)
+    out = writer(tmp_path)
+    out.write(batch([(1, EPOCH), (2, None)]))
+    assert [pq.ParquetFile(local_path(file.uri)).metadata.num_rows for file in out.close()] == [1, 1]
+
+
+def test_a_file_that_cannot_be_written_is_an_error_although_others_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_new = LocalStorage.write_new
+
+    def fail_for_nulls(storage: LocalStorage, uri: str, data: bytes) -> None:
+        if NO_DAY in uri:
+            raise UnavailableError("Cannot write: No space left on device.", "Free some.")
+        write_new(storage, uri, data)
+
+    monkeypatch.setattr(LocalStorage, "write_new", fail_for_nulls)
+    out = writer(tmp_path)
+    out.write(batch([(1, EPOCH), (2, None), (3, EPOCH + timedelta(days=1))]))
+    with pytest.raises(UnavailableError, match="No space left"):
+        out.close()
 
 
 def test_no_rows_make_no_files(tmp_path: Path) -> None:

@@ -32,16 +32,17 @@ from lakeproof.tables.names import stream_tables
 
 log = structlog.get_logger()
 
-# Several groups of files per core, so that a slow group does not leave other cores idle; but no smaller groups than
-# this, since each group makes its own files in the tables.
-_GROUPS_PER_CORE = 4
-_BYTES_PER_GROUP = 8 * 1024**2
+# Two groups of files per core, so that a slow group leaves other cores idle for half of its time only; but no more, and
+# no smaller ones than this, since each group makes its own data files, one for each day.
+GROUPS_PER_CORE = 2
+BYTES_PER_GROUP = 8 * 1024**2
+BYTES_PER_CORE = 32 * 1024**2  # in a micro-batch of many cores
 LEAST_BYTES_OF_MICRO_BATCH = 1024**3
 
 
 def most_bytes(settings: Settings, cores: int) -> int:
-    """Return the size limit of the files in a micro-batch: the setting, or enough for the groups of all cores."""
-    by_cores = max(LEAST_BYTES_OF_MICRO_BATCH, cores * _GROUPS_PER_CORE * _BYTES_PER_GROUP)
+    """Return the size limit of the files in a micro-batch: the setting, or enough for all cores."""
+    by_cores = max(LEAST_BYTES_OF_MICRO_BATCH, cores * BYTES_PER_CORE)
     return settings.landing.max_bytes_per_micro_batch or by_cores
 
 
@@ -53,10 +54,10 @@ class FileReader:
 
     def groups(self, parts: Sequence[LandedFile], cores: int) -> list[list[LandedFile]]:
         """Divide files into groups of about the same number of bytes, each in the order of the landing log."""
-        wanted = 1 + sum(file.size for file in parts) // _BYTES_PER_GROUP
+        wanted = 1 + sum(file.size for file in parts) // BYTES_PER_GROUP
         by_seq = attrgetter("seq")
         dealt = balanced(
-            sorted(parts, key=by_seq), min(wanted, len(parts), _GROUPS_PER_CORE * cores), attrgetter("size")
+            sorted(parts, key=by_seq), min(wanted, len(parts), GROUPS_PER_CORE * cores), attrgetter("size")
         )
         return [sorted(group, key=by_seq) for group in dealt]
 
