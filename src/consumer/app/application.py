@@ -207,18 +207,26 @@ def _wait_until_done(
     def drain(name: str) -> None:
         before = draining.get(follows[name] or "")
         if before:  # afterwards, the followed query adds nothing more
-            before.result()
+            with suppress(PausedError):  # what it has committed is processed
+                before.result()
         # With an exhausted source, this returns once all is committed.
         running[name].drain()
 
     with ThreadPoolExecutor(len(running)) as pool:
         for name in running:
             draining[name] = pool.submit(drain, name)
-        done, _ = wait(draining.values(), return_when=FIRST_EXCEPTION)
-        failed = next((name for name, each in draining.items() if each in done and each.exception()), None)
+        failed, left = None, {*draining.values()}
+        while left and not failed:
+            done, left = wait(left, return_when=FIRST_EXCEPTION)
+            failed = next((name for name, each in draining.items() if each in done and _has_failed(each)), None)
         if failed:
             bulletin.stop()  # the other queries process nothing more; the pool waits for them
     return failed
+
+
+def _has_failed(draining: Future[None]) -> bool:
+    """Return whether a query ended by an error other than a pause, which stops no other query."""
+    return not isinstance(draining.exception(), (PausedError, type(None)))
 
 
 def _wait_for_the_end(running: Mapping[str, Running], bulletin: Bulletin) -> str | None:

@@ -153,7 +153,8 @@ class BronzeQuery(Query):
             bulletin.note_backlog(self.name, there_is=False)  # what waits for the pause delays nobody
             raise
         checkpoint.commit()
-        bulletin.note_backlog(self.name, there_is=held.more)
+        # An endless stream takes the rest at its next trigger only, and nobody should wait for that.
+        bulletin.note_backlog(self.name, there_is=held.more and self._trigger.available_now)
         self._position, self._next = held.end, None
         return True
 

@@ -1,8 +1,9 @@
 """Parquet data files, written where the rows are; a commit of the driver adds them to the table."""
 
 import uuid
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -139,16 +140,18 @@ class DataFileWriter:
         # A finished file is written as a whole: encoded and compressed, it is a tenth of its input. Threads write:
         # there is a file for each day, and each waits for the disk or the network.
         with ThreadPoolExecutor(_WRITES_AT_ONCE) as threads:
-            writes = []
+            writes = deque[Future[None]]()
             for day, file in self._open.items():
                 content = file.close()
                 partition = f"{self._target.partition}={day}"
                 uri = f"{self._target.folder}/{partition}/{uuid.uuid4().hex}.parquet"
+                if len(writes) == _WRITES_AT_ONCE:  # more would wait in memory, and be tried after an error
+                    writes.popleft().result()
                 # Storage decodes percent signs, Iceberg does not.
                 writes.append(threads.submit(self._storage.write_new, encoded(uri), content))
                 self._written.append(DataFile(uri, len(content), partition, _footer(content), file.derived()))
-        for write in writes:
-            write.result()  # raises its error
+            for write in writes:
+                write.result()  # raises its error
         self._open = {}
 
 

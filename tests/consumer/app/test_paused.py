@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,16 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.status import Doing, status
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
+from lakeproof.contracts import load_contract
 from lakeproof.errors import PausedError
+from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage import open_storage
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 PAUSE = "{share: 0.5, units: 4, over: micro-batch, action: pause}"
 
 
@@ -87,6 +91,23 @@ def test_one_pauses_and_the_others_end_properly(
     run("events", "clicks")
     assert counts(settings, "events") == (6, 4, 6)
     assert counts(settings, "clicks") == (10, 2, 10)
+
+
+@pytest.mark.parametrize("available_now", [True, False], ids=["now", "endless"])
+def test_gold_has_what_was_committed_before_the_pause(
+    settings: Settings, session_of: SessionOf, available_now: bool
+) -> None:
+    """While bronze has a backlog, gold waits: it has done nothing yet when the pause comes."""
+    for number, bad in enumerate((0, 0, 0, 5, 0)):
+        land(settings, "events", f"{number}.json", 5 - bad, bad)
+    one = changed(settings, LAKE_MAX_FILES_PER_MICRO_BATCH=1)
+    trigger = Trigger(available_now=available_now, every="200 milliseconds")
+    product = load_product(ROOT / "gold", "user_activity", partial(load_contract, one.contracts))
+    queries = [BronzeQuery(one, "events", trigger), *layer_queries(one, "events", trigger, [product])]
+    with pytest.raises(PausedError):
+        run_queries(one, queries, lambda: session_of(one), available_now=available_now)
+    assert counts(one, "events") == (15, 0, 15)
+    assert sum(row["event_count"] for row in rows(one, "gold.user_activity")) == 15
 
 
 def test_a_pause_ends_the_backlog_which_would_delay_its_followers(settings: Settings, session_of: SessionOf) -> None:

@@ -138,6 +138,21 @@ def test_a_file_that_cannot_be_written_is_an_error_although_others_can(
         out.close()
 
 
+def test_storage_that_fails_is_not_asked_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fail(_storage: LocalStorage, uri: str, _data: bytes) -> None:
+        asked.append(uri)
+        raise UnavailableError("Cannot write.", "Wait.")
+
+    monkeypatch.setattr(LocalStorage, "write_new", fail)
+    out = writer(tmp_path)
+    out.write(batch([(day, EPOCH + timedelta(days=day)) for day in range(30)]))
+    with pytest.raises(UnavailableError):
+        out.close()
+    assert len(asked) <= 8
+
+
 def test_no_rows_make_no_files(tmp_path: Path) -> None:
     out = writer(tmp_path)
     out.write(batch([]))

@@ -136,8 +136,7 @@ def test_silver_announces_nothing_that_it_does_not_read(
     catalog = open_catalog(settings)
     silver_layer(settings).prepare(catalog)
     for name, expected in (("bronze.events", bronze_exists), ("silver.events", not bronze_exists)):
-        schemas = catalog.load_table(name).metadata.schemas if catalog.table_exists(name) else []
-        assert any(MEMORY.wanted(name, schema.schema_id) for schema in schemas) == expected
+        assert any(MEMORY.wanted(name, schema_id) for schema_id in range(5)) == expected
 
 
 def test_a_backlog_is_what_the_limit_left_in_bronze(
