@@ -226,7 +226,8 @@ def _wait_until_done(
 
 def _has_failed(draining: Future[None]) -> bool:
     """Return whether a query ended by an error other than a pause, which stops no other query."""
-    return not isinstance(draining.exception(), (PausedError, type(None)))
+    error = draining.exception()
+    return error is not None and not isinstance(error, PausedError)
 
 
 def _wait_for_the_end(running: Mapping[str, Running], bulletin: Bulletin) -> str | None:

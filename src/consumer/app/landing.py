@@ -142,7 +142,6 @@ class BronzeQuery(Query):
         # A look that is repeated takes the same micro-batch: some of its tables may have it.
         self._next = held = self._next or source.next(self._position, spark.sparkContext.defaultParallelism)
         if held is None:
-            bulletin.note_backlog(self.name, there_is=False)
             return False
         self._lease.check()
         number = checkpoint.begin(*(source.offset(each, held.contract) for each in (held.start, held.end)))

@@ -65,13 +65,12 @@ class LandingZone:
         is_below = len(rest) < len(uri)
         if is_below and "%" not in rest:
             return rest
-        if is_below and self._is_local:  # Hive's folders, whose names have a "="
+        if not self._is_local:
+            return _as_text(rest.encode())
+        if is_below:  # as in Hive's folders, whose names have a "="
             return _as_text(unquote_to_bytes(rest))
-        if self._is_local:
-            path = os.fsencode(local_path(uri))
-            below = self._folder + b"/"
-            return _as_text(path.removeprefix(below))
-        return _as_text(rest.encode())
+        path = os.fsencode(local_path(uri))
+        return _as_text(path.removeprefix(self._folder + b"/"))
 
     def uri_of(self, name: str) -> str:
         """Return the URI of the file called `name`."""
