@@ -2,18 +2,16 @@
 
 import json
 import sys
-import time
 from functools import partial
 
 from benchmarks.harness import ROOT
 from benchmarks.sides.counts import count
-from consumer.app.application import Query, run_queries
+from benchmarks.sides.timed import timed_queries
+from consumer.app.application import Query
 from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked
-from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.layers.registry import layers_of
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
@@ -23,12 +21,10 @@ STREAM, PRODUCT = "events", "user_activity"
 
 
 def main() -> None:
-    """Start Spark; then, timed, run the queries until everything is committed; then count."""
+    """Run the queries until everything is committed, timed; then count."""
     settings = load_settings()
-    spark = start_session(settings, "benchmark: lakeproof", PLANNING_ONLY)
     trigger = Trigger(available_now=True)
     product = load_product(ROOT / "gold", PRODUCT, partial(load_contract, settings.contracts))
-    began = time.monotonic()
     queries: list[Query] = [BronzeQuery(settings, STREAM, trigger, "kafka")]
     tables = {"bronze": f"bronze.{STREAM}"}
     if sys.argv[1] == "gold":
@@ -36,9 +32,7 @@ def main() -> None:
         layers = layers_of(Asked(settings, contracts, [STREAM], [product]))
         queries += [LayerQuery(settings, layer, trigger) for layer in layers]
         tables |= {"silver": f"silver.{STREAM}", "gold": f"gold.{PRODUCT}"}
-    run_queries(settings, queries, lambda: warm_up_beside(spark), available_now=True)
-    seconds = time.monotonic() - began
-    spark.stop()
+    seconds = timed_queries(settings, queries)
     print(json.dumps({"seconds": seconds} | count(settings, **tables)))
 
 
