@@ -583,9 +583,11 @@ def _check(settings: Settings) -> None:
 def _accept_bad(settings: Settings, streams: list[str], *, of_past: bool) -> None:
     """Accept the paused micro-batches of the streams that run."""
     from consumer.app.repair import accept
-    from lakeproof.state.breaker_log import Query
+    from lakeproof.state.breaker_log import QueryKind
 
-    accepted = [line for each in streams for line in accept(settings, each, Query.PAST if of_past else Query.STREAM)]
+    accepted = [
+        line for each in streams for line in accept(settings, each, QueryKind.PAST if of_past else QueryKind.STREAM)
+    ]
     if not accepted:
         raise UsageError(f"Nothing of {' and '.join(streams)} is paused.", "Run it without --accept-bad.")
     for line in accepted:

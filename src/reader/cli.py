@@ -12,7 +12,7 @@ from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
 from lakeproof.move.outside import warn_of_tables
 from lakeproof.settings import Settings, load_settings
-from reader.letters import State
+from reader.letters import LetterState
 from reader.output import Format
 from reader.verify.report import ReportFormat
 
@@ -106,7 +106,7 @@ def summary(
 def dead_letters(
     stream: Annotated[str, typer.Argument(help="Name of the stream.", show_default=False)],
     state: Annotated[
-        list[State] | None,
+        list[LetterState] | None,
         typer.Option(
             help="Only dead letters in this state; can be repeated. Default: open, parked.", show_default=False
         ),
@@ -136,7 +136,7 @@ def dead_letters(
     from reader.connect import connect
     from reader.dead_letters.command import show_or_export
 
-    states = list(dict.fromkeys(state or (State.OPEN, State.PARKED)))
+    states = list(dict.fromkeys(state or (LetterState.OPEN, LetterState.PARKED)))
     settings = _settings()
     with connect(settings) as session:
         show_or_export(session, settings, stream, states, where, output_format, export)

@@ -32,7 +32,7 @@ ATTEMPT_COLUMNS = {
 """Iceberg types of the columns of attempts that :func:`newest_attempts` reads."""
 
 
-class State(StrEnum):
+class LetterState(StrEnum):
     """State of a dead letter."""
 
     OPEN = "open"  # not replayed yet, or the newest attempt failed
@@ -43,7 +43,7 @@ class State(StrEnum):
 def state_of(outcome: str) -> str:
     """Return SQL of the state of a dead letter, from the outcome of its newest attempt, or null."""
     kept = ", ".join(f"'{each}'" for each in (ReplayOutcome.PARKED, ReplayOutcome.CLOSED))
-    return f"CASE WHEN {outcome} IN ({kept}) THEN {outcome} ELSE '{State.OPEN}' END"
+    return f"CASE WHEN {outcome} IN ({kept}) THEN {outcome} ELSE '{LetterState.OPEN}' END"
 
 
 def newest_attempts(attempts: str) -> str:

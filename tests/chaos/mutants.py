@@ -205,9 +205,9 @@ def _append_to_silver_without_looking() -> None:
 
 def _fill_no_key_index() -> None:
     """Leave a lost key index empty."""
-    from consumer.layers.silver.state import State
+    from consumer.layers.silver.state import KeptKeys
 
-    wrap(State, "_fill", lambda _: lambda _state, _index, _silver, wanted, _start: wanted.end)
+    wrap(KeptKeys, "_fill", lambda _: lambda _state, _index, _silver, wanted, _start: wanted.end)
 
 
 def _compute_from_new_rows() -> None:

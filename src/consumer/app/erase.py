@@ -69,7 +69,7 @@ from lakeproof.landing.zone import LandingZone, landing_zone, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import State, alerts_lease, lease, state_of
+from lakeproof.state.lease import QueryState, alerts_lease, lease, state_of
 from lakeproof.state.sink_positions import SinkPositions
 from lakeproof.storage import Storage, StoredFile, open_storage
 from lakeproof.storage.errors import FileAbsentError
@@ -441,7 +441,9 @@ class _Erasure:
         of_others = self._known_tables - tables_of_stream(self._settings, self._stream).keys()
         names = positions.tables() - of_others  # also of products whose file and table are gone
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
-        have_run = (each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not State.NEVER)
+        have_run = (
+            each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not QueryState.NEVER
+        )
         return sent | {each.alerts.topic for each in have_run if each.alerts}
 
     def _search(self, *, keep_landed: bool) -> None:

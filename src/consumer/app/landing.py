@@ -29,8 +29,7 @@ from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.history.apply import adopt
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog, Trip
-from lakeproof.state.breaker_log import Query as Pausing
+from lakeproof.state.breaker_log import BreakerLog, QueryKind, Trip
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import Lease
 from lakeproof.tables.names import stream_tables
@@ -55,7 +54,7 @@ class _Prepared:
 class BronzeQuery(Query):
     """The query of one stream. `source` is a kind of the registry."""
 
-    pausing: Pausing | None = Pausing.STREAM
+    pausing: QueryKind | None = QueryKind.STREAM
     """Kind of paused micro-batches that the query judges again; None for none."""
 
     spark_settings: Mapping[str, str] = {

@@ -20,20 +20,19 @@ from lakeproof.install.judges import judge_choice
 from lakeproof.kafka.offsets import Range
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import Query as Pausing
-from lakeproof.state.breaker_log import Trip
+from lakeproof.state.breaker_log import QueryKind, Trip
 from lakeproof.tables.names import stream_tables
 
 log = structlog.get_logger()
 
-_CHECKPOINT = Pausing.PAST.value
+_CHECKPOINT = QueryKind.PAST.value
 """Value in the ledger in place of the id of a checkpoint."""
 
 
 class PastQuery(BronzeQuery):
     """The batch: messages of a stream's topic from a period."""
 
-    pausing = Pausing.PAST
+    pausing = QueryKind.PAST
 
     def __init__(self, settings: Settings, stream: str, period: Period) -> None:
         super().__init__(settings, stream, Trigger(available_now=True), "kafka")

@@ -10,8 +10,7 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic, are_removed
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog
-from lakeproof.state.breaker_log import Query as Pausing
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.landing_log import LandingLog, Position, is_origin
 from lakeproof.state.lease import lease
@@ -33,7 +32,7 @@ def reset(settings: Settings, stream: str) -> str:
     )
 
 
-def accept(settings: Settings, stream: str, *queries: Pausing) -> list[str]:
+def accept(settings: Settings, stream: str, *queries: QueryKind) -> list[str]:
     """Accept the paused micro-batches of a stream, once; return a line for each of them."""
     found = BreakerLog(settings.state.database, stream).accept(*queries)
     return [f"{stream}: {described(trip.found)}." for trip in found]
@@ -83,7 +82,7 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
     past: list[Range] = []  # of batches over the past, which precede the position
     if found.unfinished:
         past += past_between(found.unfinished.start, found.unfinished.end)
-    for trip in BreakerLog(settings.state.database, stream).paused(Pausing.PAST):
+    for trip in BreakerLog(settings.state.database, stream).paused(QueryKind.PAST):
         paused = without(past_between(trip.start, trip.end), position.past)
         if not are_removed(paused, extents):
             past += paused  # otherwise the next batch ends the pause

@@ -27,12 +27,11 @@ from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog
-from lakeproof.state.breaker_log import Query as Pausing
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.failures import failures
 from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.state.lease import (
-    State,
+    QueryState,
     alerts_lease,
     gold_lease,
     mode_lease,
@@ -136,13 +135,13 @@ def status(
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
 
 
-def _with_state(query: QueryStatus, held: State, failure: str | None) -> QueryStatus:
+def _with_state(query: QueryStatus, held: QueryState, failure: str | None) -> QueryStatus:
     """Add the state of the lease to the status of a query, and the reason if it failed."""
-    if held is State.RUNNING:
+    if held is QueryState.RUNNING:
         return replace(query, state=Doing.RUNNING)
     if query.state is Doing.PAUSED:
         return query
-    if held is State.DIED:
+    if held is QueryState.DIED:
         return replace(query, state=Doing.FAILED, problem="It was killed, or its machine died.")
     return query if failure is None else replace(query, state=Doing.FAILED, problem=failure)
 
@@ -424,8 +423,8 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
 def _with_breaker(settings: Settings, stream: str, query: QueryStatus) -> QueryStatus:
     """Add the findings of the breaker to a query of bronze."""
     breakers = BreakerLog(settings.state.database, stream)
-    waiting = breakers.paused(Pausing.STREAM)
-    if newest := next(iter(waiting or breakers.paused(Pausing.PAST)), None):
+    waiting = breakers.paused(QueryKind.STREAM)
+    if newest := next(iter(waiting or breakers.paused(QueryKind.PAST)), None):
         state = "accepted" if newest.accepted_at else "paused" if waiting else "paused past"
         problem = "" if newest.accepted_at else ways_on(stream)
         found = dict(newest.found) | {"state": state, "at": newest.tripped_at}
@@ -469,7 +468,7 @@ def _of_samples(
     if table:
         lag = _closed_behind(contract_of(stream), decided, table.newest)
         yield gold_lease(product), table.status(lag, _watermark(table.newest))
-    if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not State.NEVER:
+    if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not QueryState.NEVER:
         yield alerts_lease(product), _of_alerts(settings, product, samples.alerts.mode, recorded)
 
 
@@ -479,7 +478,7 @@ def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Reco
     try:
         checkpoints = [read_checkpoint(settings, query, Offsets.from_spark) for query in queries]
         last = max((each.committed_at for each in checkpoints if each and each.committed_at), default=None)
-        runs = state_of(settings.state.database, alerts_lease(product)) is State.RUNNING
+        runs = state_of(settings.state.database, alerts_lease(product)) is QueryState.RUNNING
         if mode is AlertMode.MICRO_BATCH or not runs:
             passed = [(each.passed if each else None) or recorded.start for each in checkpoints]
             lag, age = max((_messages_behind(settings, recorded, each) for each in passed), key=lambda each: each[0])

@@ -27,7 +27,7 @@ _ROWS = "total-records"
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """A state of a table; `find` returns None for an expired snapshot."""
 
     property: Callable[[str], str | None]
@@ -36,7 +36,7 @@ class State:
     find: Callable[[int], Snapshot | None]
 
 
-def spark_state(loaded: Any) -> State:
+def spark_state(loaded: Any) -> TableState:
     """Return the state of a table, or of its metadata, from Iceberg's library in the JVM."""
 
     def snapshot(found: Any) -> Snapshot | None:
@@ -45,7 +45,7 @@ def spark_state(loaded: Any) -> State:
         entry: Callable[[str], str | None] = lambda key: found.summary().get(key)  # noqa: E731 - for its type
         return Snapshot(found.snapshotId(), found.parentId(), found.sequenceNumber(), entry)
 
-    return State(
+    return TableState(
         property=lambda name: loaded.properties().get(name),
         properties=lambda: dict(loaded.properties()),  # several calls to the JVM per property
         current=snapshot(loaded.currentSnapshot()),
@@ -53,7 +53,7 @@ def spark_state(loaded: Any) -> State:
     )
 
 
-def python_state(table: "Table") -> State:
+def python_state(table: "Table") -> TableState:
     """Return the state of a table from PyIceberg."""
 
     def snapshot(found: "TableSnapshot | None") -> Snapshot | None:
@@ -64,7 +64,7 @@ def python_state(table: "Table") -> State:
         return Snapshot(found.snapshot_id, found.parent_snapshot_id, found.sequence_number or 0, entry)
 
     known = {each.snapshot_id: each for each in table.snapshots()}
-    return State(
+    return TableState(
         property=table.properties.get,
         properties=lambda: table.properties,
         current=snapshot(table.current_snapshot()),
@@ -72,7 +72,7 @@ def python_state(table: "Table") -> State:
     )
 
 
-def newest_marker(state: State, query: str, table: str) -> Committed | None:
+def newest_marker(state: TableState, query: str, table: str) -> Committed | None:
     """Return the newest marker of a query in a table state: from a property, or from a snapshot if that was removed."""
     key = property_of(query)
     newest = committed({key: state.property(key) or ""}, query) or _marked(state, key)
@@ -83,7 +83,7 @@ def newest_marker(state: State, query: str, table: str) -> Committed | None:
     return newest
 
 
-def _marked(state: State, key: str) -> Committed | None:
+def _marked(state: TableState, key: str) -> Committed | None:
     snapshot = state.current
     while snapshot is not None:
         if text := snapshot.entry(key):

@@ -24,7 +24,7 @@ from lakeproof.move.outside import check_tables
 from lakeproof.references import GoneError, Metadata, parsed
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
-from lakeproof.state.lease import State, gold_lease, lease, silver_lease, state_in
+from lakeproof.state.lease import QueryState, gold_lease, lease, silver_lease, state_in
 from lakeproof.state.rows import put_back_rows, put_back_sinks
 from lakeproof.state.schema import LEASES
 from lakeproof.storage import open_storage
@@ -304,7 +304,7 @@ def _running(settings: Settings, manifest: Manifest) -> list[str]:
     state = open_database(settings.state.database)
     names = _leases(state, manifest)
     with transaction(state) as connection:
-        return [name for name in names if state_in(connection, name) is State.RUNNING]
+        return [name for name in names if state_in(connection, name) is QueryState.RUNNING]
 
 
 def _way_back(settings: Settings, folder: Folder) -> str:

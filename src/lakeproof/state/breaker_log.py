@@ -18,7 +18,7 @@ from lakeproof.state.schema import BREAKER_TRIPS
 _T = BREAKER_TRIPS.c
 
 
-class Query(StrEnum):
+class QueryKind(StrEnum):
     """The kind of query that ran a micro-batch."""
 
     STREAM = "stream"
@@ -51,9 +51,11 @@ class BreakerLog:
         """Record a warning, which replaces the previous one."""
         with transaction(self._engine) as connection:
             connection.execute(delete(BREAKER_TRIPS).where(self._mine, _T.action == BreakerAction.WARN))
-        self._insert(Query.STREAM, BreakerAction.WARN, ("", "", ""), found)
+        self._insert(QueryKind.STREAM, BreakerAction.WARN, ("", "", ""), found)
 
-    def pause(self, query: Query, holds: tuple[str, str, str], found: Mapping[str, Any], again: Trip | None) -> None:
+    def pause(
+        self, query: QueryKind, holds: tuple[str, str, str], found: Mapping[str, Any], again: Trip | None
+    ) -> None:
         """Record a paused micro-batch: `holds` is its start, end and checkpoint; `again` is an earlier trip of it."""
         if again is None:
             self._insert(query, BreakerAction.PAUSE, holds, found)
@@ -62,12 +64,12 @@ class BreakerLog:
             row = update(BREAKER_TRIPS).where(self._mine, _T.number == again.number)
             connection.execute(row.values(found=json.dumps(found)))
 
-    def paused(self, *queries: Query) -> list[Trip]:
+    def paused(self, *queries: QueryKind) -> list[Trip]:
         """Paused micro-batches in the order in which they were paused."""
-        meant = _T.query.in_(queries or list(Query))
+        meant = _T.query.in_(queries or list(QueryKind))
         return self._trips(_T.action == BreakerAction.PAUSE, _T.ended_at.is_(None), meant)
 
-    def accept(self, *queries: Query) -> list[Trip]:
+    def accept(self, *queries: QueryKind) -> list[Trip]:
         """Let paused micro-batches through, once; return them."""
         found = self.paused(*queries)
         with transaction(self._engine) as connection:
@@ -103,7 +105,7 @@ class BreakerLog:
                 connection.execute(row.values(found=json.dumps({**trip.found, "examples": left})))
 
     def _insert(
-        self, query: Query, action: BreakerAction, holds: tuple[str, str, str], found: Mapping[str, Any]
+        self, query: QueryKind, action: BreakerAction, holds: tuple[str, str, str], found: Mapping[str, Any]
     ) -> None:
         start, end, checkpoint_id = holds
         with transaction(self._engine) as connection:  # only the holder of the stream's lease calls this

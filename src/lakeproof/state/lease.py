@@ -64,7 +64,7 @@ def modes_with_leases(database: str, mode: str) -> list[str]:
         return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
-class State(StrEnum):
+class QueryState(StrEnum):
     """State of the query that holds or held a lease."""
 
     NEVER = "never"  # the query has not run
@@ -73,20 +73,20 @@ class State(StrEnum):
     DIED = "died"  # the lease was not returned: the query was killed, or its machine died
 
 
-def state_of(database: str, name: str) -> State:
+def state_of(database: str, name: str) -> QueryState:
     """State of a lease."""
     with transaction(open_database(database)) as connection:
         return state_in(connection, name)
 
 
-def state_in(connection: Connection, name: str) -> State:
+def state_in(connection: Connection, name: str) -> QueryState:
     """State of a lease, read with an open connection."""
     row = connection.execute(select(LEASES).where(LEASES.c.stream == name)).one_or_none()
     if row is None:
-        return State.NEVER
+        return QueryState.NEVER
     if row.expires_at == _GIVEN_BACK:
-        return State.STOPPED
-    return State.RUNNING if _is_held(row) else State.DIED
+        return QueryState.STOPPED
+    return QueryState.RUNNING if _is_held(row) else QueryState.DIED
 
 
 def expiries(database: str, names: Sequence[str]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from reader.connect import Session
 from reader.dead_letters.export import INDEX, export
 from reader.dead_letters.report import write_counts
 from reader.dead_letters.selection import Selection
-from reader.letters import State
+from reader.letters import LetterState
 from reader.output import Format
 
 _TOP = 10  # number of sources and keys
@@ -25,7 +25,7 @@ def show_or_export(
     session: Session,
     settings: Settings,
     stream: str,
-    states: Sequence[State],
+    states: Sequence[LetterState],
     where: str | None,
     output_format: Format,
     target: str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lakeproof.wording import count_of
 from reader.dead_letters.places import as_characters, find_place, shown, underlined
 from reader.dead_letters.selection import Counts, ReasonCount
-from reader.letters import State
+from reader.letters import LetterState
 from reader.output import Format, LineFeeds, console
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ _DETAIL = 200  # characters of a detail
 _JSON_BYTES = 4_096  # bytes of an example in JSON
 
 
-def write_counts(counts: Counts, stream: str, states: Sequence[State], output_format: Format, out: TextIO) -> None:
+def write_counts(
+    counts: Counts, stream: str, states: Sequence[LetterState], output_format: Format, out: TextIO
+) -> None:
     """Write the counts of the dead letters in the given states."""
     match output_format:
         case Format.TABLE:
@@ -52,12 +54,12 @@ def parts_of_time(hours: Sequence[tuple[datetime, int]], first: datetime, last: 
     return counts, length
 
 
-def _print(counts: Counts, stream: str, states: Sequence[State]) -> None:
+def _print(counts: Counts, stream: str, states: Sequence[LetterState]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     out = console()
-    of_states = " · ".join(f"{counts.states[state]:,} {state}" for state in State)
+    of_states = " · ".join(f"{counts.states[state]:,} {state}" for state in LetterState)
     out.print(Text(f"Dead letters of {stream}: {of_states}", "bold"))
     if not counts.letters:
         out.print(f"None of them is {' or '.join(states)}.")
@@ -125,7 +127,7 @@ def _time(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}" if time else "unknown"
 
 
-def _as_json(counts: Counts, stream: str, states: Sequence[State]) -> dict[str, Any]:
+def _as_json(counts: Counts, stream: str, states: Sequence[LetterState]) -> dict[str, Any]:
     return {
         "stream": stream,
         "selected": list(states),

@@ -19,7 +19,7 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from reader.connect import Session
-from reader.letters import State, text_of_letters
+from reader.letters import LetterState, text_of_letters
 from reader.rest_facade import ATTEMPTS_OF, ROOT_NAMESPACE
 from reader.views import MEMORY
 
@@ -63,7 +63,7 @@ class Counts:
     """Counts of the selected dead letters."""
 
     letters: int
-    states: dict[State, int]  # dead letters that meet the condition, by state; not limited to the selected states
+    states: dict[LetterState, int]  # dead letters that meet the condition, by state; not limited to the selected states
     reasons: Sequence[ReasonCount]
     sources: Sequence[tuple[str, int]]  # sources with the most dead letters
     keys: Sequence[tuple[bytes, int]]  # keys of Kafka messages with the most dead letters
@@ -74,7 +74,7 @@ class Counts:
 class Selection:
     """Dead letters of a stream in the given states that meet a condition in SQL."""
 
-    def __init__(self, session: Session, stream: str, states: Sequence[State], where: str | None) -> None:
+    def __init__(self, session: Session, stream: str, states: Sequence[LetterState], where: str | None) -> None:
         self._session = session
         self._where = where
         self._states = ", ".join(quoted(state) for state in states)
@@ -102,7 +102,7 @@ class Selection:
         )
         return Counts(
             letters,
-            {state: found.get(state, 0) for state in State},
+            {state: found.get(state, 0) for state in LetterState},
             list(self._reasons()),
             fetch(by.format("source")),
             fetch(by.format("key")),

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from lakeproof.contracts import Contract
-from lakeproof.state.lease import State
+from lakeproof.state.lease import QueryState
 from lakeproof.state.proofs import Outcome, Proof
 from lakeproof.wording import are, count_of
 from reader.page.ledgers import Storm
@@ -43,7 +43,7 @@ class Facts:
     broken: Mapping[str, str] = field(default_factory=dict)  # unreadable tables, with the error message
     waiting: Waiting = field(default_factory=lambda: Waiting(0))
     unit: str = "file"
-    lease: State = State.NEVER
+    lease: QueryState = QueryState.NEVER
     silver_waits: datetime | None = None  # when the oldest micro-batch without verdicts was committed
     failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
     paused: datetime | None = None
@@ -111,7 +111,7 @@ def _stopped(facts: Facts) -> Iterator[Problem]:
         yield Problem(f"It is not known what waits: {waits.problem.rstrip('.')}", level=Level.NOTE)
     is_old = waits.since is None or waits.since < datetime.now(UTC) - _PATIENCE
     if waits.count and is_old and waits.count > len(waits.gone):
-        runs = "" if facts.lease is State.RUNNING else ", and no consumer runs"
+        runs = "" if facts.lease is QueryState.RUNNING else ", and no consumer runs"
         waiting = f"{count_of(waits.count, facts.unit)} {'waits' if waits.count == 1 else 'wait'}"
         yield Problem(f"The consumer is behind: {waiting}{runs}", waits.since)
     if facts.silver_waits and facts.silver_waits < datetime.now(UTC) - _SILVER_PATIENCE:

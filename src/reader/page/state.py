@@ -14,7 +14,7 @@ from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.landing_log import Position
-from lakeproof.state.lease import State, state_in
+from lakeproof.state.lease import QueryState, state_in
 from lakeproof.state.proofs import Proof, proofs_of
 from lakeproof.state.schema import BREAKER_TRIPS, FILES, QUERY_FAILURES
 from lakeproof.storage import StoredFile, scheme_of
@@ -53,7 +53,7 @@ class Listing:
 class Known:
     """The state database's records of a stream."""
 
-    lease: State = State.NEVER
+    lease: QueryState = QueryState.NEVER
     failures: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)  # by lease
     paused: datetime | None = None  # when the breaker paused the stream
     proofs: Sequence[Proof] = ()

@@ -30,7 +30,7 @@ from lakeproof.errors import UsageError
 from lakeproof.holds import hold, release
 from lakeproof.landing.root import record_archive
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
 from lakeproof.state.proofs import Kind
@@ -239,7 +239,7 @@ def test_examples_of_a_paused_stream_are_forgotten(lake_settings: Settings, monk
     ContractLog(lake_settings.state.database).make_current("events", "digest", b"text")
     breakers = BreakerLog(lake_settings.state.database, "events")
     examples = [{"source": "topic/0", "position": 7, "raw": '{"user_id": "u-1", "amount": "?"}'}]
-    breakers.pause(Query.STREAM, ("0", "1", "checkpoint"), {"bad": 1, "examples": examples}, None)
+    breakers.pause(QueryKind.STREAM, ("0", "1", "checkpoint"), {"bad": 1, "examples": examples}, None)
     monkeypatch.setattr(module, "find_rows", lambda *_: [])  # nothing of the micro-batch was committed
     monkeypatch.setattr(module, "prepare", lambda _: None)
     condition = Condition(({"user_id": "u-1"},))

@@ -11,7 +11,7 @@ from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.contract_log import ContractLog
 
 BEGAN = "incoming/0=6,1=6"
@@ -33,7 +33,7 @@ def source(lake_settings: Settings, first: dict[int, int]) -> KafkaSource:
     adopt(catalog, lake_settings, "events", ContractLog(lake_settings.state.database))
     record_topic(catalog, "events", Recorded("id", Offsets.parse(BEGAN)))
     log = BreakerLog(lake_settings.state.database, "events")
-    log.pause(Query.PAST, (BEGAN, f"{BEGAN};0=2-6,1=3-5", "past"), {}, None)
+    log.pause(QueryKind.PAST, (BEGAN, f"{BEGAN};0=2-6,1=3-5", "past"), {}, None)
     source = KafkaSource(lake_settings, "events", bronze_query("events"), True)
     source.recall(catalog)
     return source

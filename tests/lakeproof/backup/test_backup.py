@@ -40,7 +40,7 @@ from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.kafka.topic import Extent
 from lakeproof.references import parsed
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.given_up import give_up_before
@@ -597,7 +597,7 @@ def test_the_state_database_goes_to_another_kind(
     LandingLog(lake.state.database, "events").append([name])
     head = LandingLog(lake.state.database, "events").head()
     BreakerLog(lake.state.database, "events").pause(
-        Query.STREAM, ("0", "1", "c"), {"bad": 1, "examples": [EXAMPLE]}, None
+        QueryKind.STREAM, ("0", "1", "c"), {"bad": 1, "examples": [EXAMPLE]}, None
     )
     proof = Proof("events", Kind.ALL, at, at, "me@here", Outcome.CLEAN, 0)
     file = ProvenFile("bronze.events", "file:///1.parquet", "t", 1, -(2**63))

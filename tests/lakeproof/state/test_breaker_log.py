@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeproof.state.breaker_log import BreakerLog, Query
+from lakeproof.state.breaker_log import BreakerLog, QueryKind
 
 HOLDS = ("0:a", "3:b", "checkpoint")
 
@@ -17,7 +17,7 @@ def breakers(tmp_path: Path) -> BreakerLog:
 def test_a_pause_lasts_until_it_ends(breakers: BreakerLog) -> None:
     assert breakers.paused() == []
     assert breakers.last_end() is None
-    breakers.pause(Query.STREAM, HOLDS, {"bad": 3}, None)
+    breakers.pause(QueryKind.STREAM, HOLDS, {"bad": 3}, None)
     (trip,) = breakers.paused()
     assert (trip.start, trip.end, trip.checkpoint_id, trip.found, trip.accepted_at) == (*HOLDS, {"bad": 3}, None)
     breakers.end(trip)
@@ -28,17 +28,17 @@ def test_a_pause_lasts_until_it_ends(breakers: BreakerLog) -> None:
 
 
 def test_a_pause_that_repeats_keeps_its_time_and_what_was_accepted_meanwhile(breakers: BreakerLog) -> None:
-    breakers.pause(Query.STREAM, HOLDS, {"bad": 3}, None)
+    breakers.pause(QueryKind.STREAM, HOLDS, {"bad": 3}, None)
     (trip,) = breakers.paused()
     assert [each.number for each in breakers.accept()] == [trip.number]
-    breakers.pause(Query.STREAM, HOLDS, {"bad": 2}, trip)
+    breakers.pause(QueryKind.STREAM, HOLDS, {"bad": 2}, trip)
     (again,) = breakers.paused()
     assert (again.number, again.tripped_at, again.found) == (trip.number, trip.tripped_at, {"bad": 2})
     assert again.accepted_at is not None
 
 
 def test_accepting_twice_keeps_the_first_time(breakers: BreakerLog) -> None:
-    breakers.pause(Query.STREAM, HOLDS, {}, None)
+    breakers.pause(QueryKind.STREAM, HOLDS, {}, None)
     breakers.accept()
     (first,) = breakers.paused()
     breakers.accept()
@@ -46,12 +46,12 @@ def test_accepting_twice_keeps_the_first_time(breakers: BreakerLog) -> None:
 
 
 def test_the_stream_and_batches_over_the_past_pause_apart(breakers: BreakerLog) -> None:
-    breakers.pause(Query.STREAM, HOLDS, {}, None)
-    breakers.pause(Query.PAST, HOLDS, {}, None)
+    breakers.pause(QueryKind.STREAM, HOLDS, {}, None)
+    breakers.pause(QueryKind.PAST, HOLDS, {}, None)
     assert len(breakers.paused()) == 2
-    (accepted,) = breakers.accept(Query.PAST)
-    assert [trip.number for trip in breakers.paused(Query.PAST)] == [accepted.number]
-    (stream,) = breakers.paused(Query.STREAM)
+    (accepted,) = breakers.accept(QueryKind.PAST)
+    assert [trip.number for trip in breakers.paused(QueryKind.PAST)] == [accepted.number]
+    (stream,) = breakers.paused(QueryKind.STREAM)
     assert stream.accepted_at is None
 
 
@@ -70,7 +70,7 @@ def test_only_the_newest_warning_is_kept_and_streams_are_apart(breakers: Breaker
 
 def test_examples_are_forgotten(breakers: BreakerLog, tmp_path: Path) -> None:
     examples = [{"source": "a", "position": 0, "raw": "karl"}, {"source": "b", "position": 1, "raw": "lisa"}]
-    breakers.pause(Query.STREAM, HOLDS, {"bad": 2, "examples": examples}, None)
+    breakers.pause(QueryKind.STREAM, HOLDS, {"bad": 2, "examples": examples}, None)
     breakers.warn({"bad": 1})
     breakers.forget_examples(lambda each: each["raw"] == "karl")
     (trip,) = breakers.paused()

@@ -13,7 +13,7 @@ from tests.servers import PostgresServer
 from lakeproof.errors import UnavailableError
 from lakeproof.state import lease as module
 from lakeproof.state.database import transaction
-from lakeproof.state.lease import Lease, LeaseHeldError, State, expiries, lease, state_of
+from lakeproof.state.lease import Lease, LeaseHeldError, QueryState, expiries, lease, state_of
 
 HOLD = """
 import sys, time
@@ -105,7 +105,7 @@ def test_a_step_of_the_clock_kills_no_holder(database: str, monkeypatch: pytest.
         before = psutil.Process.create_time
         monkeypatch.setattr(psutil.Process, "create_time", lambda process: before(process) + 2)
         held.check()
-        assert state_of(database, "events") is State.RUNNING
+        assert state_of(database, "events") is QueryState.RUNNING
         with pytest.raises(LeaseHeldError):
             module.Lease(module.open_database(database), "events").take()
 

@@ -16,7 +16,7 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.failures import clear_failures, failures, record_failure
 from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.landing_log import LandingLog, Position
-from lakeproof.state.lease import Lease, State, state_of
+from lakeproof.state.lease import Lease, QueryState, state_of
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.storage import StoredFile
 
@@ -116,7 +116,7 @@ def test_a_lease_whose_answer_was_lost_blocks_nobody(database: Database) -> None
     ended = subprocess.run([sys.executable, "-c", program, database.uri], capture_output=True, text=True, check=False)
     assert "UnavailableError" in ended.stderr
     database.losing = False
-    assert state_of(database.uri, "s") is State.DIED
+    assert state_of(database.uri, "s") is QueryState.DIED
     held = Lease(ContractLog(database.uri)._engine, "s")
     held.take()
     database.losing = True
@@ -127,4 +127,4 @@ def test_a_lease_whose_answer_was_lost_blocks_nobody(database: Database) -> None
     database.losing = True
     held.give_back()  # which is only logged
     database.losing = False
-    assert state_of(database.uri, "s") is State.STOPPED
+    assert state_of(database.uri, "s") is QueryState.STOPPED

@@ -21,7 +21,7 @@ from lakeproof.contracts import Breaker, BreakerAction
 from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import PausedError
 from lakeproof.settings import Settings
-from lakeproof.state.breaker_log import BreakerLog, Query, Trip
+from lakeproof.state.breaker_log import BreakerLog, QueryKind, Trip
 from lakeproof.tables.names import INGESTED_AT, REPLAY, stream_tables
 
 log = structlog.get_logger()
@@ -100,7 +100,7 @@ class Watch:
             log.warning(EVENT, stream=self._stream, action="accepted", accepted_at=str(paused.accepted_at), **facts)
         else:
             log.warning(EVENT, stream=self._stream, action="pause", **facts)
-            query = Query.PAST if marker.checkpoint_id == Query.PAST else Query.STREAM
+            query = QueryKind.PAST if marker.checkpoint_id == QueryKind.PAST else QueryKind.STREAM
             self._log.pause(query, (marker.start, marker.end, marker.checkpoint_id), facts, paused)
             raise PausedError(
                 f"{self._stream} is paused: {described(facts)}. Nothing of the micro-batch was committed.",

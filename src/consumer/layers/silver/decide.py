@@ -24,7 +24,7 @@ from consumer.layers.base import Commits, Layer, append
 from consumer.layers.silver.compared import announce, bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.layers.silver.shuffle import decide_in_tasks, parts_to_decide, survey
-from consumer.layers.silver.state import Silver, State
+from consumer.layers.silver.state import KeptKeys, Silver
 from consumer.layers.silver.tasks import Decided, DecidedRows, Decision, parts_decided, write_decided
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
@@ -91,7 +91,7 @@ class SilverLayer(Layer[_Work]):
         self._declared = contract
         self._names = names
         self._contracts = ContractLog(settings.state.database)
-        self._state = State(settings, contract.stream)
+        self._state = KeptKeys(settings, contract.stream)
         self.stream = contract.stream
         self.name = silver_query(self.stream)
         self.lease_name = silver_lease(self.stream)

@@ -51,7 +51,7 @@ class Silver:
         return IndexPosition(self.table.table_id(), self.contract.digest, end, newest.snapshot_id)
 
 
-class State:
+class KeptKeys:
     """The key index of the rows that silver has kept."""
 
     def __init__(self, settings: Settings, stream: str) -> None:

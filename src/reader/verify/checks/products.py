@@ -5,7 +5,7 @@ from typing import Any
 
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
-from lakeproof.state.lease import State, gold_lease
+from lakeproof.state.lease import QueryState, gold_lease
 from lakeproof.tables.names import (
     MICRO_BATCH_ID,
     PRODUCT,
@@ -63,7 +63,7 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
             f"SELECT count(*) FROM {silver.rows} WHERE {MICRO_BATCH_ID} < {silver.end}"  # noqa: S608
         )
     state = query_state(scope.settings, gold_lease(product))
-    is_lost = state in (State.STOPPED, State.DIED) or (has_part and state is State.NEVER)
+    is_lost = state in (QueryState.STOPPED, QueryState.DIED) or (has_part and state is QueryState.NEVER)
     if not rows and (silver or not is_lost):
         return ()  # if silver does not exist either, its check reports that
     if not silver and not scope.session.fetch(f"SELECT 1 FROM {stream_tables(scope.stream).bronze} LIMIT 1"):  # noqa: S608

@@ -11,7 +11,7 @@ from dataclasses import astuple, replace
 from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import Contract
 from lakeproof.errors import UnavailableError
-from lakeproof.state.lease import State, silver_lease
+from lakeproof.state.lease import QueryState, silver_lease
 from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from lakeproof.wording import are
@@ -114,10 +114,10 @@ def _without(missing: Sequence[str], scope: Scope, contract: Contract) -> tuple[
         if not undecided:
             return ()
         problem = f"{kept} does not exist, but a consumer has run its query."
-    elif state is State.RUNNING:  # it is creating the tables, or swapping in rebuilt ones
+    elif state is QueryState.RUNNING:  # it is creating the tables, or swapping in rebuilt ones
         raise UnavailableError(f"The table {missing[0]} of the stream {stream} does not exist yet.", "Try again.")
     hint = f"Run `consumer rebuild silver {stream}`, to fill silver again from bronze."
-    is_lost = is_part or state in (State.STOPPED, State.DIED)
+    is_lost = is_part or state in (QueryState.STOPPED, QueryState.DIED)
     facts = {"verdicts": dict.fromkeys(Verdict, 0), "exists": False, "undecided": undecided}
     return (Result(facts, problems=(f"{problem} {hint}",) * is_lost, waiting=undecided, missing=kept),)
 

@@ -14,7 +14,7 @@ from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
-from lakeproof.state.lease import State, state_in
+from lakeproof.state.lease import QueryState, state_in
 from lakeproof.tables.names import MARKER, MICRO_BATCH_ID, silver_tables, stream_tables
 from reader.connect import Session
 from reader.verify.silver.content import counted_time, micros
@@ -115,9 +115,9 @@ def silver_contract(settings: Settings, catalog: "Catalog", stream: str, marker:
     return contract
 
 
-def query_state(settings: Settings, lease: str) -> State:
+def query_state(settings: Settings, lease: str) -> QueryState:
     """Return the state of the query that holds a lease; ``NEVER`` if the database cannot be read."""
-    return read_state(settings, lambda connection: state_in(connection, lease), State.NEVER)
+    return read_state(settings, lambda connection: state_in(connection, lease), QueryState.NEVER)
 
 
 def read_state(settings: Settings, read: Callable[[Connection], FoundT], otherwise: FoundT) -> FoundT:

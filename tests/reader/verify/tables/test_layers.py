@@ -2,7 +2,7 @@
 
 from lakeproof.addresses import sqlite_path
 from lakeproof.settings import Settings
-from lakeproof.state.lease import State
+from lakeproof.state.lease import QueryState
 from reader.verify.tables.layers import query_state
 
 
@@ -10,5 +10,5 @@ def test_a_missing_state_database_is_not_created(lake_settings: Settings) -> Non
     path = sqlite_path(lake_settings.state.database)
     assert path
     path.parent.mkdir(parents=True, exist_ok=True)
-    assert query_state(lake_settings, "events") is State.NEVER
+    assert query_state(lake_settings, "events") is QueryState.NEVER
     assert not path.exists()
