@@ -41,8 +41,8 @@ class Comparison:
                 f"{sample.peak_rss_mib:,.0f}",
                 f"{sample.peak.jvm:,.0f}",
                 f"{sample.peak.workers:,.0f}",
-                f"{sample.figures['bronze']:,}",
-                f"{sample.figures['dead_letters']:,}",
+                f"{sample.figures['bronze']:,.0f}",
+                f"{sample.figures['dead_letters']:,.0f}",
                 "yes" if self.is_right(name) else "no",
             ]
             for name, sample in self.medians.items()
