@@ -18,6 +18,7 @@ import urllib.request
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -37,8 +38,13 @@ SPARK_JARS = ROOT / "target" / "jars" / "spark"
 REST_JARS = ROOT / "target" / "jars" / "rest"
 REGISTRY_JARS = ROOT / "target" / "jars" / "registry"
 KAFKA_JARS = ROOT / "target" / "jars" / "kafka"
+MADE = ROOT / "target" / "servers"
+"""What ``python -m tests.archives`` makes: the REST catalog's class, and archives of the servers' classes."""
 PASSWORD = "p@ss:w/rd% ü'?#&"
 """Password of a database, with every awkward character."""
+REST_CATALOG = Path(__file__).with_name("RestCatalog.java")
+_QUICKLY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of Java for a small server of one test run: a quick start matters more than speed."""
 _HINT = "run `make setup-test`"
 _PATIENCE = 180.0  # of a busy machine
 _TOPIC_SECONDS = 30.0
@@ -292,6 +298,8 @@ class RestCatalogServer(Server):
     def prepare(self) -> None:
         if not list(REST_JARS.glob("*.jar")):
             raise ServerError(f"There are no jars in {REST_JARS}: {_HINT}")
+        if not rest_catalog().exists():
+            raise ServerError(f"{rest_catalog()} is missing: {_HINT}")
 
     def command(self) -> list[str]:
         properties = {
@@ -311,11 +319,9 @@ class RestCatalogServer(Server):
                 "s3.secret-access-key": self._s3.secret_access_key.get_secret_value(),
             }
         return [
-            _java(),
-            # A small server for one test run: a quick start matters more than speed.
-            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *("-cp", os.pathsep.join(str(jar) for jar in _rest_class_path())),
-            str(Path(__file__).with_name("RestCatalog.java")),
+            *java(*_QUICKLY, archive="rest"),
+            *("-cp", os.pathsep.join(str(jar) for jar in [*rest_class_path(), rest_catalog()])),
+            "RestCatalog",
             str(self.port),
             *(f"{name}={value}" for name, value in properties.items()),
         ]
@@ -343,7 +349,7 @@ class RegistryServer(Server):
 
     def command(self) -> list[str]:
         (jar,) = self.folder.glob("*-runner.jar")
-        return [_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jar)]
+        return [*java(*_QUICKLY), "-jar", str(jar)]
 
     def options(self) -> dict[str, Any]:
         own = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self.port)}
@@ -359,8 +365,8 @@ class KafkaServer(Server):
     name = "Kafka"
     user: ClassVar[str] = "lake"
     password: ClassVar[str] = "pass-word-of-kafka"
-    jvm: ClassVar[tuple[str, ...]] = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    """Options of Java: little memory, and a quick start."""
+    jvm: ClassVar[tuple[str, ...]] = _QUICKLY
+    """Options of Java."""
 
     def prepare(self) -> None:
         if not list(KAFKA_JARS.glob("*.jar")):
@@ -502,8 +508,7 @@ class KafkaServer(Server):
         pyspark = _pyspark_jars()
         logging = (jar for name in ("slf4j-api", "log4j-slf4j2-impl") for jar in pyspark.glob(f"{name}-*.jar"))
         return [
-            _java(),
-            *self.jvm,
+            *java(*self.jvm, archive="kafka"),
             "-Dlog4j2.level=WARN",
             *("-cp", os.pathsep.join(str(jar) for jar in [*sorted(KAFKA_JARS.glob("*.jar")), *logging])),
             main,
@@ -527,9 +532,22 @@ def answers(url: str) -> bool:
         return False
 
 
-def _java() -> str:
+def java(*options: str, archive: str = "") -> list[str]:
+    """Return the command of Java with options, and with an archive of classes, once it has been made."""
     home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"
+    made = archive_of(archive)
+    return [f"{home}/bin/java" if home else "java", *options, *[f"-XX:SharedArchiveFile={made}"] * made.exists()]
+
+
+def archive_of(name: str) -> Path:
+    """Return the path of the archive of a server's classes."""
+    return MADE / f"{name}.jsa"
+
+
+def rest_catalog() -> Path:
+    """Return the path of the jar with the class of ``RestCatalog.java`` as it is now."""
+    digest = sha256(REST_CATALOG.read_bytes()).hexdigest()
+    return MADE / f"rest-catalog-{digest[:12]}.jar"
 
 
 def _pyspark_jars() -> Path:
@@ -537,7 +555,7 @@ def _pyspark_jars() -> Path:
     return Path((spec and spec.origin) or "nowhere").parent / "jars"
 
 
-def _rest_class_path() -> list[Path]:
+def rest_class_path() -> list[Path]:
     """Return its own jars, then shared ones: database drivers and the AWS SDK from our Spark, Hadoop from PySpark."""
     pyspark = _pyspark_jars()
     others = ("iceberg-", "hadoop-", "spark-", "kafka-")

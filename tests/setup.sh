@@ -33,6 +33,7 @@ deploy/setup.sh dev
 deploy/jars.sh rest
 deploy/jars.sh kafka
 deploy/jars.sh registry
+"$BIN/python" -m tests.archives
 mkdir -p target/bin
 build minio github.com/minio/minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
 build compose-go github.com/compose-spec/compose-go/v2 github.com/compose-spec/compose-go/v2/cmd v2.16.2
