@@ -53,7 +53,8 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
         at = start
         while at < end:
             group: list[Message] = []
-            for message in consumer.consume(_GROUP, _POLL_SECONDS):
+            # Not more than are left: `consume` waits until it has as many, or for the whole time.
+            for message in consumer.consume(min(_GROUP, end - at), _POLL_SECONDS):
                 error = message.error()
                 if error is None:
                     at = (message.offset() or 0) + 1
