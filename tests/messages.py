@@ -64,12 +64,10 @@ def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
     consumer = Consumer(reading)
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[int] = []
-    while True:
-        for message in consumer.consume(100, 1.0):
-            if message.error():
-                consumer.close()
-                return found
-            found.append(message.offset() or 0)
+    while not (message := _next(consumer)).error():
+        found.append(message.offset() or 0)
+    consumer.close()
+    return found
 
 
 def received(kafka: KafkaServer, topic: str) -> list[Message]:
@@ -82,10 +80,17 @@ def received(kafka: KafkaServer, topic: str) -> list[Message]:
     found: list[Message] = []
     ended = 0
     while ended < len(partitions):
-        for message in consumer.consume(1_000, 1.0):
-            if message.error():
-                ended += 1
-            else:
-                found.append(message)
+        message = _next(consumer)
+        if message.error():
+            ended += 1
+        else:
+            found.append(message)
     consumer.close()
     return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))
+
+
+def _next(consumer: Consumer) -> Message:
+    """Return the next message, or the end of a partition, as soon as it is there; `consume` would wait for several."""
+    while (message := consumer.poll(1.0)) is None:
+        pass
+    return message
