@@ -71,8 +71,11 @@ class Session:
         self.connection.unregister("rows_to_insert")
 
     def columns(self, table: str) -> set[str]:
-        """Return the names of the columns of a table."""
-        return {row[0] for row in self.fetch(f"DESCRIBE {table}")}
+        """Return the names of the columns of a table, or of a view of the session."""
+        if table.startswith(f"{MEMORY}."):
+            return {row[0] for row in self.fetch(f"DESCRIBE {table}")}
+        # DESCRIBE would plan a scan, and read all manifests of the table.
+        return {row[1] for row in self.fetch(f"PRAGMA table_info({quoted(table)})")}
 
     @contextmanager
     def errors(self, statements: str = "") -> Iterator[None]:
