@@ -261,10 +261,10 @@ class Lake:
         self.landing.write_new(self.zone.uri_of(batch.name), batch.data)
         return batch.name
 
-    def locked(self) -> str | None:
-        """Return the name of a database in the folder that stays locked for 10 s, if there is one."""
+    def locked(self, seconds: float = 10) -> str | None:
+        """Return the name of a database in the folder that stays locked for some seconds, if there is one."""
         for file in sorted(self.folder.glob("*.db")):
-            with closing(sqlite3.connect(file, isolation_level=None, timeout=10)) as database:
+            with closing(sqlite3.connect(file, isolation_level=None, timeout=seconds)) as database:
                 try:
                     database.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError:

@@ -85,7 +85,7 @@ def test_a_locked_database_is_named(tmp_path: Path) -> None:
     with closing(sqlite3.connect(lake.folder / "landing-log.db", isolation_level=None)) as database:
         assert lake.locked() is None
         database.execute("BEGIN IMMEDIATE")
-        assert lake.locked() == "landing-log.db"
+        assert lake.locked(seconds=0.2) == "landing-log.db"
 
 
 def test_names_of_scenarios_differ() -> None:

@@ -15,6 +15,11 @@ from tests.collector.running import Collector
 from tests.logs import failure
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
+from typer.testing import CliRunner
+
+from collector.cli import app
+from lakeproof.errors import UnavailableError
+from lakeproof.kafka import create
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,6 +122,10 @@ def test_topics_that_kafka_refuses_end_the_collector(kafka: KafkaServer, tmp_pat
         assert_told(done, 2, f"Kafka refuses to create the topic {own['collector_topic']}", "eplication")
 
 
-def test_brokers_that_do_not_answer_are_told(tmp_path: Path) -> None:
-    done = run(tmp_path, "topics", kafka_bootstrap_servers=f"127.0.0.1:{free_port()}")
-    assert_told(done, 3, "Kafka does not answer")
+def test_brokers_that_do_not_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create, "_PATIENCE_SECONDS", 0.3)
+    nobody = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+    error = CliRunner().invoke(app, ["topics"], env=nobody).exception
+    assert isinstance(error, UnavailableError)
+    assert error.message.startswith("Kafka does not answer")
+    assert (error.exit_code, bool(error.hint)) == (3, True)

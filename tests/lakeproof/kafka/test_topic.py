@@ -10,6 +10,7 @@ from tests.messages import event, send
 from tests.servers import KafkaServer
 
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.kafka import topic as module
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.topic import Extent, Topic, oldest_time
 from lakeproof.settings import KafkaSettings, settings_of
@@ -57,7 +58,8 @@ def test_compaction_is_known(kafka: KafkaServer, settings: KafkaSettings) -> Non
     )
 
 
-def test_a_topic_that_is_missing_is_named(settings: KafkaSettings) -> None:
+def test_a_topic_that_is_missing_is_named(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_NEW_TOPIC_SECONDS", 0.3)
     with pytest.raises(UnavailableError, match=r"has no topic nothing(?s:.*)Create the topic"):
         Topic(settings, "nothing").identity()
 

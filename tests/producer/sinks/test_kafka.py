@@ -11,7 +11,7 @@ from tests.messages import received
 from tests.servers import KafkaServer, free_port
 
 from lakeproof.errors import UnavailableError, UsageError
-from lakeproof.kafka import sending
+from lakeproof.kafka import create, sending
 from lakeproof.kafka.sending import SendingError
 
 ARGUMENTS = ["--seed", 5, "--start", "2026-01-31T23:59:00Z", "--batches", 40, "--batch-size", 25]
@@ -115,6 +115,7 @@ def test_what_cannot_be_sent_is_said_plainly(
     for wrong in (["--data-sink", "kafka", "--target", "x"], ["--topic", "t"], ["--topic", "t", "--data-sink", "s3"]):
         assert isinstance(produce("--batches", 1, *wrong).exception, UsageError)
 
+    monkeypatch.setattr(create, "_PATIENCE_SECONDS", 2.0)
     monkeypatch.setenv("LAKE_KAFKA_BOOTSTRAP_SERVERS", f"127.0.0.1:{free_port()}")
     result = produce("--batches", 1, "--data-sink", "kafka")
     assert isinstance(result.exception, UnavailableError)
