@@ -32,6 +32,8 @@ def run(file: Path | str, *options: str, prefix: Sequence[str] = ()) -> str:
         "tests.conftest",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:schemathesis",
         *options,
         str(file),
     ]
