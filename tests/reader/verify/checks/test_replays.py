@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -18,6 +18,7 @@ from tests.selection import first_by_default, only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
+from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.database import open_database
 from reader.cli import app
@@ -118,27 +119,43 @@ def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureR
     return World(Replayer(settings, folder), names, environment(settings) | own)
 
 
-@pytest.fixture(params=first_by_default(["files", "kafka"]))
-def landed(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> World:
+SOURCES = first_by_default(["files", "kafka"])
+
+
+@pytest.fixture(params=SOURCES)
+def own_world(request: pytest.FixtureRequest, lake_settings: Settings, tmp_path: Path) -> World:
+    """A world of the test's own, without any replay."""
     return land(request.param, lake_settings, tmp_path / "today", request)
 
 
 @pytest.fixture(scope="module")
-def worlds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]:
-    """The world of each source with its replays, made once."""
+def worlds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., World]:
+    """The world of each source, with and without replays, made once: change only its tables, and put them back."""
 
     @cache
-    def of(source: str) -> World:
+    def of(source: str, *, replayed: bool) -> World:
         folder = tmp_path_factory.mktemp(source)
         settings = settings_of({"LAKE_HOME": folder / "lake", "LAKE_CONTRACTS": ROOT / "contracts"})
-        return replay_all(land(source, settings, folder / "today", request))
+        made = land(source, settings, folder / "today", request)
+        return replay_all(made) if replayed else made
 
     return of
 
 
-@pytest.fixture
-def world(landed: World) -> World:
-    return replay_all(landed)
+@pytest.fixture(params=SOURCES)
+def landed(request: pytest.FixtureRequest, worlds: Callable[..., World]) -> Iterator[World]:
+    """A world without any replay, whose tables are put back after the test."""
+    found = worlds(request.param, replayed=False)
+    with put_back(found.tables.settings):
+        yield found
+
+
+@pytest.fixture(params=SOURCES)
+def world(request: pytest.FixtureRequest, worlds: Callable[..., World]) -> Iterator[World]:
+    """A world with replays, whose tables are put back after the test."""
+    found = worlds(request.param, replayed=True)
+    with put_back(found.tables.settings):
+        yield found
 
 
 def test_replays_are_clean(landed: World) -> None:
@@ -183,10 +200,10 @@ def in_bronze_too(world: World) -> None:
 
 
 @pytest.mark.all
-def test_replays_of_what_was_proven_are_proven(landed: World) -> None:
-    open_database(landed.tables.settings.state.database).dispose()
-    assert landed.verify("--new")["proof"]["kind"] == "all"
-    world = replay_all(landed)
+def test_replays_of_what_was_proven_are_proven(own_world: World) -> None:
+    open_database(own_world.tables.settings.state.database).dispose()
+    assert own_world.verify("--new")["proof"]["kind"] == "all"
+    world = replay_all(own_world)
     report, everything = world.verify("--new", "--values"), world.verify("--values")
     assert (report["sources"], report["problems"], report["replays"]["findings"]) == ([], [], [])
     assert (report["proof"]["kind"], report["proof"]["since"], report["proof"]["findings"]) == ("new", 1, [])
@@ -297,9 +314,9 @@ OF_TOPIC = (
         *(pytest.param("kafka", name, marks=pytest.mark.long) for name in FAULTS if name not in OF_TOPIC),
     ],
 )
-def test_each_fault_is_found(worlds: Callable[[str], World], source: str, name: str) -> None:
+def test_each_fault_is_found(worlds: Callable[..., World], source: str, name: str) -> None:
     fault, why = FAULTS[name]
-    world = worlds(source)
+    world = worlds(source, replayed=True)
     with put_back(world.tables.settings):
         fault(world)
         report = world.verify()
@@ -356,13 +373,18 @@ def test_an_altered_value_of_a_replayed_row_is_found_where_values_are_compared(w
     assert "user_id is other in bronze" in found["examples"][0]
 
 
-def test_what_landed_may_be_gone(world: World) -> None:
-    """The dead letters have the bytes, so a replay is checked without the files."""
-    landing = world.tables.settings.landing.uri.removeprefix("file://")
-    for path in Path(landing, "events").glob("*.json"):
-        path.unlink()
+def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureRequest) -> None:
+    """The dead letters have the bytes, so a replay is checked without the files or messages."""
+    world = replay_all(own_world)
+    if recorded := recorded_topic(world.tables.catalog.load_table(TABLES.ledger).properties):
+        kafka: KafkaServer = request.getfixturevalue("kafka")
+        for partition, end in enumerate((3, 1)):
+            kafka.delete_records(recorded.topic, partition, end)
+    else:
+        for path in Path(world.tables.settings.landing.uri.removeprefix("file://"), "events").glob("*.json"):
+            path.unlink()
     report = world.verify("--values")
-    assert {each["status"] for each in report["sources"]} <= {"expired"}
+    assert {each["status"] for each in report["sources"]} == {"expired"}
     world.drop(TABLES.bronze, world.of("cut", 0))
     report = world.verify()
     assert any(each["finding"] == "records of a batch that were left behind" for each in report["replays"]["findings"])
