@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.consumer import direct
-from tests.consumer.lake import Drain, SessionOf
-from tests.lakes import changed
+from tests.consumer.lake import Drain, Invoke, SessionOf
+from tests.lakes import changed, variables
 from tests.servers import PASSWORD, KafkaServer, MinioServer
+from typer.testing import CliRunner
 
 from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
@@ -84,6 +86,26 @@ def drain_directly(session_of: SessionOf) -> Drain:
 
     def run(settings: Settings, stream: str = "events") -> None:
         direct.drain_directly(session_of(settings), changed(settings, LAKE_SETTLE_SECONDS=0), stream)
+
+    return run
+
+
+@pytest.fixture
+def invoke(session_of: SessionOf, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Return a function that runs a command with a lake's settings, and returns its output, or raises its error.
+
+    Where the command would start Spark, which takes five seconds, it gets a session that is there already.
+    """
+
+    def run(settings: Settings, app: Any, *arguments: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr("consumer.app.run.start_session", lambda own, *_, **__: session_of(own))
+            for name, value in variables(settings).items():
+                patch.setenv(name, str(getattr(value, "get_secret_value", lambda own=value: own)()))
+            done = CliRunner().invoke(app, arguments)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.output
 
     return run
 

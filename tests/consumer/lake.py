@@ -9,6 +9,8 @@ from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 
 SessionOf: TypeAlias = Callable[[Settings], SparkSession]
+Invoke: TypeAlias = Callable[..., str]
+"""Function that runs a command: lake's settings, Typer application and arguments; see the fixture `invoke`."""
 
 
 class Drain(Protocol):

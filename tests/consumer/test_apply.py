@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.lake import rows
+from tests.consumer.lake import Invoke, rows
 from tests.consumer.test_cli import environment
 from tests.evolving import NEW, OLD, V2, land, write_contract
-from tests.logs import failure
+from tests.lakes import changed
 from tests.programs import forked
 
+from consumer.cli import app
+from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 
 DEADLINE_SECONDS = 240
@@ -33,7 +35,7 @@ measures:
 @pytest.fixture
 def settings(lake_settings: Settings, tmp_path: Path) -> Settings:
     (tmp_path / "gold").mkdir()
-    return lake_settings.model_copy(update={"contracts": tmp_path / "contracts", "gold": tmp_path / "gold"})
+    return changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")
 
 
 def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]":
@@ -49,7 +51,9 @@ def run(settings: Settings, *command: str) -> "subprocess.CompletedProcess[str]"
 
 @pytest.mark.all
 @pytest.mark.spark
-def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Settings, tmp_path: Path) -> None:
+def test_a_consumer_that_runs_takes_a_contract_that_is_applied(
+    settings: Settings, tmp_path: Path, invoke: Invoke
+) -> None:
     write_contract(settings, "1.0.0")
     (settings.gold / "busy.yaml").write_text(BUSY)
     land(settings, "1.json", OLD, OLD | {"id": "early", "note": "not yet"})
@@ -106,18 +110,14 @@ def test_a_consumer_that_runs_takes_a_contract_that_is_applied(settings: Setting
     }
     checked = run(settings, "reader", "verify", "orders", "--values")
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    again = run(settings, "consumer", "run", "orders", "--available-now")
-    assert again.returncode == 0, again.stderr
+    invoke(settings, app, "run", "orders", "--available-now")
 
 
 @pytest.mark.spark
-def test_a_contract_that_was_not_applied_is_refused_when_a_consumer_starts(settings: Settings) -> None:
+def test_a_contract_that_was_not_applied_is_refused_when_a_consumer_starts(settings: Settings, invoke: Invoke) -> None:
     write_contract(settings, "1.0.0")
     assert run(settings, "lakeproof", "contract", "apply", "orders").returncode == 0
     write_contract(settings, "1.1.0", V2)
-    done = run(settings, "consumer", "run", "orders", "--available-now")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    failed = failure(done.stderr)
-    assert "1.1.0 of orders has not been applied" in failed["message"]
-    assert "Run `lakeproof contract apply orders`." in failed["hint"]
+    with pytest.raises(UsageError, match=r"1\.1\.0 of orders has not been applied") as refused:
+        invoke(settings, app, "run", "orders", "--available-now")
+    assert "Run `lakeproof contract apply orders`." in refused.value.hint

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.consumer.lake import Drain
 from tests.logs import failure
 from tests.programs import forked
 
@@ -133,9 +134,9 @@ def test_a_certificate_that_cannot_be_written_is_refused_first(lake_settings: Se
 
 @pytest.mark.all
 @pytest.mark.spark
-def test_a_wrong_condition_is_one_error_without_a_stack_trace(lake_settings: Settings) -> None:
+def test_a_wrong_condition_is_one_error_without_a_stack_trace(lake_settings: Settings, drain: Drain) -> None:
     land(lake_settings, 1, 1)
-    assert consumer(lake_settings, "run", "events", "--available-now", "--to", "bronze").returncode == 0
+    drain(lake_settings)
     result = consumer(lake_settings, "replay", "events", "--dry-run", "--where", "nope = 1")
     assert result.returncode == 2, result.stderr
     assert "`nope` cannot be resolved" in str(failure(result.stderr)["message"])

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.consumer.breakers import write_contract
-from tests.consumer.lake import rows
+from tests.consumer.breakers import apply_contract, write_contract
+from tests.consumer.lake import Invoke, rows
 from tests.consumer.test_cli import EVENT, consumer, environment, land
 from tests.lakes import changed
 from tests.logs import failure
@@ -14,6 +14,8 @@ from tests.pages import blocks
 from tests.programs import forked
 from tests.test_docs import shell
 
+from consumer.cli import app
+from lakeproof.errors import PausedError
 from lakeproof.settings import Settings
 
 pytestmark = pytest.mark.spark
@@ -28,10 +30,10 @@ def land_bad(settings: Settings, kind: str = "\x1b[2J") -> None:
 
 
 @pytest.mark.all
-def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Path) -> None:
+def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Path, invoke: Invoke) -> None:
     folder = tmp_path / "contracts"
     write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
-    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder, LAKE_SETTLE_SECONDS=0)
     land(settings, 0, 2)
     land_bad(settings)
     done = consumer(settings, *NOW)
@@ -50,13 +52,13 @@ def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Pa
     as_json = consumer(settings, "status", "events", "--json")
     assert json.loads(as_json.stdout)[0]["breaker"]["reasons"] == {"not_allowed": 8}
 
-    again = consumer(settings, *NOW)
-    assert (again.returncode, rows(settings, "bronze.events")) == (5, [])
+    with pytest.raises(PausedError):
+        invoke(settings, app, *NOW)
+    assert rows(settings, "bronze.events") == []
     accepted = consumer(settings, "accept", "events")
     assert (accepted.returncode, accepted.stderr) == (0, "Accepted. The next run commits it.\n")
     assert "8 of 10 units" in accepted.stdout
-    done = consumer(settings, *NOW)
-    assert done.returncode == 0, done.stderr
+    invoke(settings, app, *NOW)
     assert [len(rows(settings, f"{name}.events")) for name in ("bronze", "dead_letters", "silver")] == [2, 8, 2]
     nothing = consumer(settings, "accept", "events")
     assert (nothing.returncode, nothing.stderr) == (0, "Nothing of events is paused.\n")
@@ -64,18 +66,20 @@ def test_a_pause_from_its_start_to_its_end(lake_settings: Settings, tmp_path: Pa
 
 
 @pytest.mark.all
-def test_accept_bad_accepts_what_is_paused_and_nothing_else(lake_settings: Settings, tmp_path: Path) -> None:
+def test_accept_bad_accepts_what_is_paused_and_nothing_else(
+    lake_settings: Settings, tmp_path: Path, invoke: Invoke
+) -> None:
     folder = tmp_path / "contracts"
     write_contract(folder, "{share: 0.5, units: 4, over: micro-batch, action: pause}")
-    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder, LAKE_SETTLE_SECONDS=0)
     land(settings, 0, 1)
     land_bad(settings)
     early = consumer(settings, *NOW, "--accept-bad")
     assert early.returncode == 2, early.stderr
     assert "Nothing of events is paused" in failure(early.stderr)["message"]
-    assert consumer(settings, *NOW).returncode == 5
-    done = consumer(settings, *NOW, "--accept-bad")
-    assert done.returncode == 0, done.stderr
+    with pytest.raises(PausedError):
+        invoke(settings, app, *NOW)
+    invoke(settings, app, *NOW, "--accept-bad")
     assert len(rows(settings, "dead_letters.events")) == 8
 
 
@@ -86,21 +90,23 @@ def test_accept_bad_is_not_for_modes(lake_settings: Settings) -> None:
 
 
 @pytest.mark.all
-def test_the_page_about_breakers_says_what_to_do(lake_settings: Settings, tmp_path: Path) -> None:
+def test_the_page_about_breakers_says_what_to_do(lake_settings: Settings, tmp_path: Path, invoke: Invoke) -> None:
     folder = tmp_path / "contracts"
     pause = "{share: 0.5, units: 4, over: micro-batch, action: pause}"
     write_contract(folder, pause)
-    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder, LAKE_SETTLE_SECONDS=0)
     own = {name: value for name, value in environment(settings).items() if name.startswith("LAKE_")}
     look, fix, accept = blocks("docs/operations/breaker.md", "sh")
     land(settings, 0, 2)
     land_bad(settings)
-    assert consumer(settings, *NOW).returncode == 5
+    with pytest.raises(PausedError):
+        invoke(settings, app, *NOW)
     assert "exit code 5" in shell(look, own)
     assert "8 of 10 units" in shell(accept, own)
     assert len(rows(settings, "dead_letters.events")) == 8
     land_bad(settings, "teleport")
-    assert consumer(settings, *NOW).returncode == 5
+    with pytest.raises(PausedError):
+        invoke(settings, app, *NOW)
     write_contract(folder, pause, "teleport", version="2.1.0")
     shell(fix, own)
     assert [len(rows(settings, f"{name}.events")) for name in ("bronze", "dead_letters")] == [10, 8]
@@ -110,7 +116,8 @@ def test_the_page_about_breakers_says_what_to_do(lake_settings: Settings, tmp_pa
     assert "Too many bad units" not in summary.stdout, "the floor of the last micro-batch is reached, but all are good"
     land_bad(settings, "warned")
     write_contract(folder, "{share: 0.5, units: 4, over: micro-batch}", version="2.1.1")
-    shell(fix, own)
+    apply_contract(settings)
+    invoke(settings, app, *NOW)
     summary = subprocess.run(
         [*forked("reader"), "summary", "events"], env=environment(settings), capture_output=True, text=True, check=True
     )
