@@ -31,6 +31,16 @@ SECRETS = {
 """Variables with the secrets of all lakes."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_waits() -> Iterator[None]:
+    """Let clients of Kafka wait less: at the end of a partition, and for topics, which tests create before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("consumer.erasure.topics._SECONDS", 0.05)
+        patch.setattr("lakeproof.kafka.topic._NEW_TOPIC_SECONDS", 0.5)
+        patch.setattr("reader.verify.landed.messages._POLL_SECONDS", 0.05)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Yield the session, with a catalog ``lake`` in a temporary folder."""

@@ -102,7 +102,7 @@ def read_topic(kafka: KafkaServer, topic: str) -> list[Any]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
     while True:
-        for message in consumer.consume(1_000, 1.0):
+        for message in consumer.consume(1_000, 0.1):
             if message.error():
                 consumer.close()
                 return found

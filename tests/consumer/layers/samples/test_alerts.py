@@ -179,7 +179,7 @@ def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     ended = 0
     while ended < len(partitions):
-        for message in consumer.consume(100, 1.0):
+        for message in consumer.consume(100, 0.1):
             if message.error():
                 ended += 1
                 continue

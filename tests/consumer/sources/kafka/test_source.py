@@ -250,6 +250,7 @@ def test_brokers_that_are_away_during_a_run_are_waited_for(
         return check(source, start, end)
 
     monkeypatch.setattr(KafkaSource, "_check_offsets", check_offsets)
+    monkeypatch.setattr("consumer.sources.kafka.source._AGAIN_SECONDS", 0.1)
     if times == 2:
         take(topic)
     else:
