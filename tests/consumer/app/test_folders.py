@@ -71,7 +71,7 @@ def test_only_old_folders_of_replaced_tables_are_removed(settings: Settings) -> 
     for name in ("held", "held_once"):
         table(catalog, f"gold.{name}")
     assert hold(catalog, "gold.held", "report", later)
-    passing = datetime.now(UTC) + timedelta(seconds=3)
+    passing = datetime.now(UTC) + timedelta(seconds=1.5)
     assert hold(catalog, "gold.held_once", "report", passing)
     for name in ("replaced", "held", "held_once"):
         _mark_replaced(catalog, f"gold.{name}", "gold.new")
