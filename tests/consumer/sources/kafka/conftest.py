@@ -18,13 +18,12 @@ from lakeproof.settings import Settings
 Take = Callable[..., None]
 
 
-@pytest.fixture
-def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
-    """Return a function that runs the stream of events over all messages of a topic."""
+def take_into(lake: Settings, session_of: SessionOf, kafka: KafkaServer) -> Take:
+    """Return a function that runs the stream of events over all messages of a topic, into a lake."""
 
     def run(topic: str, *, silver: bool = False, past: Period | None = None, **variables: object) -> None:
         own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}
-        settings = changed(lake_settings, **own)
+        settings = changed(lake, **own)
         trigger = Trigger(available_now=True)
         streaming = BronzeQuery(settings, "events", trigger, "kafka")
         queries: list[Query] = [PastQuery(settings, "events", past) if past else streaming]
@@ -32,3 +31,9 @@ def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> 
         run_queries(settings, queries, lambda: session_of(settings), available_now=True)
 
     return run
+
+
+@pytest.fixture
+def take(session_of: SessionOf, kafka: KafkaServer, lake_settings: Settings) -> Take:
+    """Return a function that runs the stream of events over all messages of a topic."""
+    return take_into(lake_settings, session_of, kafka)
