@@ -1,8 +1,13 @@
-"""Run a stream in this thread, in a session that is there already: many times within a test."""
+"""Run queries in this thread, in a session that is there already: many times within a test."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
 from consumer.app.landing import BronzeQuery
+from consumer.app.query import LayerQuery
+from consumer.app.replay import ReplayQuery
 from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from lakeproof.catalog import catalog_errors
@@ -10,25 +15,65 @@ from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 
 
-def drain_directly(spark: SparkSession, settings: Settings, stream: str) -> None:
-    """Take everything that has landed of a stream, as ``consumer run STREAM --available-now`` does.
+def run_in_turn(spark: SparkSession, settings: Settings, queries: Sequence[BronzeQuery | LayerQuery]) -> None:
+    """Run queries over everything that is available, each after the one that it follows.
+
+    `run_queries` does the same in threads, with a session for each query, which costs more processor time.
 
     Raises
     ------
     LakeproofError
         As in the program.
     """
-    query, bulletin = BronzeQuery(settings, stream, Trigger(available_now=True)), Bulletin()
+    bulletin = Bulletin()
+    with ExitStack() as leases:
+        held = [leases.enter_context(lease(settings.state.database, each.lease_name)) for each in queries]
+        for query in queries:
+            with _explaining(query), catalog_errors():
+                query.prepare()
+        for query, its_lease in zip(queries, held, strict=True):
+            with _explaining(query):
+                query.resume(spark, its_lease)
+        for query in queries:
+            with _explaining(query), _own_settings(spark, query):
+                _drain(spark, query, bulletin)
+        for query in queries:
+            if query.paused:
+                raise query.paused
+
+
+def drain_directly(spark: SparkSession, settings: Settings, stream: str) -> None:
+    """Take everything that has landed of a stream, as ``consumer run STREAM --available-now --to bronze`` does."""
+    run_in_turn(spark, settings, [BronzeQuery(settings, stream, Trigger(available_now=True))])
+
+
+def _drain(spark: SparkSession, query: BronzeQuery | LayerQuery, bulletin: Bulletin) -> None:
+    if isinstance(query, ReplayQuery):
+        running = query.start(spark, bulletin)
+        try:
+            running.drain()
+        finally:
+            running.stop()
+        return
+    while not query.paused and query.look(spark, bulletin):
+        pass
+
+
+@contextmanager
+def _explaining(query: BronzeQuery | LayerQuery) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise query.explain(error) from error
+
+
+@contextmanager
+def _own_settings(spark: SparkSession, query: BronzeQuery | LayerQuery) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in query.spark_settings}
     for name, value in query.spark_settings.items():
         spark.conf.set(name, value)
-    with lease(settings.state.database, query.lease_name) as held:
-        try:
-            with catalog_errors():
-                query.prepare()
-            query.resume(spark, held)
-            while not query.paused and query.look(spark, bulletin):
-                pass
-        except Exception as error:
-            raise query.explain(error) from error
-    if query.paused:
-        raise query.paused
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.unset(name) if was is None else spark.conf.set(name, was)

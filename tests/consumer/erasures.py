@@ -15,7 +15,7 @@ import psycopg
 import pyarrow.parquet as pq
 from psycopg import sql
 from tests.consumer.lake import SessionOf
-from tests.consumer.replays import Landing, content, drain, drain_files
+from tests.consumer.replays import Landing, content, drain
 from tests.servers import KafkaServer
 
 from consumer.app.erase import Erased, erase
@@ -117,11 +117,7 @@ class Lakes:
     def drain(self, settings: Settings, landing: Landing | None = None) -> None:
         """Take everything that has landed through all layers."""
         landing = landing or self.landing
-        settings = landing.of(settings)
-        if landing.kafka or settings.state.checkpoints.startswith("s3:"):
-            drain(settings, self.session_of, landing.source, STREAM)
-            return
-        drain_files(settings, self.session_of, STREAM)
+        drain(landing.of(settings), self.session_of, landing.source, STREAM)
 
     def erase(self, where: str = WHERE, **options: Any) -> Erased:
         """Erase the person."""

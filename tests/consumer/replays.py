@@ -3,24 +3,22 @@
 import json
 import os
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from tests.consumer.direct import drain_directly
+from tests.consumer.direct import run_in_turn
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
 from consumer.app.alerts import AlertsQuery
-from consumer.app.application import Query, run_queries
+from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
 from consumer.app.replay import ReplayQuery
 from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
-from consumer.layers.base import take
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
@@ -29,7 +27,6 @@ from lakeproof.history.apply import carry_out, plan
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.lease import lease
 from lakeproof.storage import open_storage
 from reader.verify.check import Verification
 from reader.verify.driver import verify as verify_streams
@@ -151,28 +148,24 @@ class Landing:
 
 def drain(settings: Settings, session_of: SessionOf, source: str = "files", stream: str = STREAM) -> None:
     """Run the stream, with all layers that follow it, over everything that has landed."""
-    query, asked = BronzeQuery(_settled(settings), stream, ONCE, source), asked_to_run(settings, [stream], None)
-    alerts = [each for each in asked.samples if each.alerts and source == "kafka"]
-    more = [AlertsQuery(settings, each, asked.contracts[stream], ONCE) for each in alerts]
-    _run(settings, session_of, query, *more)
-
-
-def drain_files(settings: Settings, session_of: SessionOf, stream: str = STREAM) -> None:
-    """Do the same for files, without streaming queries, which take seconds to start."""
-    spark = session_of(settings)
-    drain_directly(spark, _settled(settings), stream)
-    for layer in layers_of(asked_to_run(settings, [stream], None)):
-        with lease(settings.state.database, layer.lease_name) as held, closing(layer):
-            layer.prepare(open_catalog(settings))
-            layer.open(spark)
-            while take(layer, spark, held):
-                pass
+    settings, asked = _settled(settings), asked_to_run(settings, [stream], None)
+    queries = [BronzeQuery(settings, stream, ONCE, source), *_layers(settings, stream)]
+    alerts = [
+        AlertsQuery(settings, each, asked.contracts[stream], ONCE)
+        for each in asked.samples
+        if each.alerts and source == "kafka"
+    ]
+    if alerts:  # these are queries of Spark
+        run_queries(settings, [*queries, *alerts], lambda: session_of(settings), available_now=True)
+    else:
+        run_in_turn(session_of(settings), settings, queries)
 
 
 def replay(settings: Settings, session_of: SessionOf, wanted: Replay | None = None, stream: str = STREAM) -> Replayed:
     """Replay the stream, with all layers that follow it."""
-    query = ReplayQuery(_settled(settings), stream, wanted or Replay())
-    _run(settings, session_of, query)
+    settings = _settled(settings)
+    query = ReplayQuery(settings, stream, wanted or Replay())
+    run_in_turn(session_of(settings), settings, [query, *_layers(settings, stream)])
     return query.done
 
 
@@ -180,11 +173,8 @@ def _settled(settings: Settings) -> Settings:
     return changed(settings, LAKE_SETTLE_SECONDS=0)
 
 
-def _run(settings: Settings, session_of: SessionOf, query: BronzeQuery, *more: Query) -> None:
-    settings = _settled(settings)
-    layers = layers_of(asked_to_run(settings, [query.stream], None))
-    queries = [query, *(LayerQuery(settings, layer, ONCE) for layer in layers), *more]
-    run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+def _layers(settings: Settings, stream: str) -> list[LayerQuery]:
+    return [LayerQuery(settings, layer, ONCE) for layer in layers_of(asked_to_run(settings, [stream], None))]
 
 
 def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()) -> list[str]:

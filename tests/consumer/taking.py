@@ -6,7 +6,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from consumer.app.application import Query
 from consumer.app.query import LayerQuery
 from consumer.app.trigger import Trigger
 from consumer.asked import Asked
@@ -57,7 +56,7 @@ def layer_queries(
     samples: Sequence[Samples] = (),
     silver_topic: str = "",
     dead_letter_topic: str = "",
-) -> list[Query]:
+) -> list[LayerQuery]:
     """Return the queries of a stream's silver, and of the layers that follow it."""
     asked = Asked(
         settings,

@@ -32,7 +32,7 @@ from tests.consumer.erasures import (
     visit,
 )
 from tests.consumer.lake import SessionOf
-from tests.consumer.replays import check_clean, content, drain_files, land, verify
+from tests.consumer.replays import check_clean, content, drain, land, verify
 from tests.lakes import changed
 from tests.lost_answers import REST_ANSWERS, PostgresProxy, RestProxy
 from tests.messages import received, send
@@ -220,7 +220,7 @@ class Many:
                 )
             ]
             land(self.settings, f"{number}.json", batch(visit(number), *records, visit(0, amount=7)), STREAM)
-            drain_files(self.settings, self.session_of, STREAM)
+            drain(self.settings, self.session_of, stream=STREAM)
         check_clean(verify(self.settings, STREAM))
 
     def erase(self, person: str) -> Erased:

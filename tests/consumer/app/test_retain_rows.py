@@ -20,7 +20,6 @@ from tests.consumer.replays import (
     check_clean,
     content,
     drain,
-    drain_files,
     order,
     replay,
     verify,
@@ -89,10 +88,7 @@ class Lake:
         return {each.table: each.removed for each in self.retain(*what, **options).rows}
 
     def drain(self) -> None:
-        if self.landing.kafka:
-            drain(self.settings, self.session_of, "kafka")
-        else:
-            drain_files(self.settings, self.session_of)
+        drain(self.settings, self.session_of, self.landing.source)
 
     def replay(self, wanted: Replay | None = None) -> None:
         replay(self.settings, self.session_of, wanted or Replay(salvage=True))

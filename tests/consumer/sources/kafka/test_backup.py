@@ -1,13 +1,13 @@
 """A stream over a topic returns to a backup, and resumes from the topic, and to the topic of silver."""
 
 import pytest
+from tests.consumer.direct import run_in_turn
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
-from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
 from lakeproof.backup.manifest import folder_at
@@ -34,7 +34,7 @@ def test_a_topic_is_read_from_where_the_backup_was(
             BronzeQuery(lake, "events", trigger, "kafka"),
             *layer_queries(lake, "events", trigger, silver_topic=silver),
         ]
-        run_queries(lake, queries, lambda: session_of(lake), available_now=True)
+        run_in_turn(session_of(lake), lake, queries)
 
     send(kafka, topic, [event(0), b"garbage \xff"])
     take()
