@@ -5,22 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.consumer.lake import SessionOf
+from tests.consumer.direct import run_in_turn
+from tests.consumer.lake import Invoke, SessionOf
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed, variables
 from tests.operations.tables import maintain
 from tests.pages import blocks
-from tests.servers import Minio
-from typer.testing import CliRunner
+from tests.servers import SPARK_JARS, Minio
 
-from consumer.app.application import run_queries
 from consumer.app.landing import BronzeQuery
 from consumer.app.trigger import Trigger
 from consumer.cli import app as consumer_app
@@ -31,7 +28,7 @@ from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.product_file import load_product
 from lakeproof.move import rewrite
 from lakeproof.move.outside import tables_outside
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.state.lease import lease
 from reader.cli import app as reader_app
 from reader.connect import connect
@@ -42,23 +39,6 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
 DELETES = "gold.with_position_deletes"
-Invoke = Callable[..., str]
-
-
-@pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Return a function that runs a command with a lake's settings and returns its output, or raises its error."""
-
-    def run(settings: Settings, app: Any, *arguments: str) -> str:
-        with monkeypatch.context() as patch:
-            for name, value in variables(settings).items():
-                patch.setenv(name, str(getattr(value, "get_secret_value", lambda own=value: own)()))
-            done = CliRunner().invoke(app, arguments)
-        if done.exception and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return done.output
-
-    return run
 
 
 def take(settings: Settings, session_of: SessionOf, name: str) -> None:
@@ -71,11 +51,8 @@ def take(settings: Settings, session_of: SessionOf, name: str) -> None:
     settings = changed(settings, LAKE_SETTLE_SECONDS=0)
     trigger = Trigger(available_now=True)
     product = load_product(ROOT / "gold", "user_activity", lambda stream: load_contract(settings.contracts, stream))
-    queries = [
-        BronzeQuery(settings, "events", trigger),
-        *layer_queries(settings, "events", trigger, [product]),
-    ]
-    run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+    queries = [BronzeQuery(settings, "events", trigger), *layer_queries(settings, "events", trigger, [product])]
+    run_in_turn(session_of(settings), settings, queries)
 
 
 def tables_of(settings: Settings) -> list[str]:
@@ -105,24 +82,38 @@ def files_below(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def lake(lake_settings: Settings, session_of: SessionOf) -> Settings:
-    """Return a lake with deletion vectors in gold, and a table with position deletes in a Parquet file."""
-    take(lake_settings, session_of, "a")
-    take(lake_settings, session_of, "b")
-    session = session_of(lake_settings)
+@pytest.fixture(scope="module")
+def filled_once(session_of: SessionOf, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Fill a lake, and keep a copy of its folder beside it.
+
+    It has deletion vectors in gold, and a table with position deletes in a Parquet file.
+    """
+    home = tmp_path_factory.mktemp("filled") / "lake"
+    settings = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_JARS": SPARK_JARS})
+    take(settings, session_of, "a")
+    take(settings, session_of, "b")
+    session = session_of(settings)
     properties = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read'"
     session.sql(f"CREATE TABLE lake.{DELETES} (id INT) USING iceberg TBLPROPERTIES ({properties})").collect()
     session.sql(f"INSERT INTO lake.{DELETES} SELECT /*+ COALESCE(1) */ * FROM VALUES (1), (2)").collect()
     session.sql(f"DELETE FROM lake.{DELETES} WHERE id = 1").collect()
-    check(lake_settings, session, 2)
+    check(settings, session, 2)
     kinds = {
         (row.content, row.file_format)
         for name in (DELETES, "gold.user_activity")
         for row in session.sql(f"SELECT content, file_format FROM lake.{name}.all_delete_files").collect()
     }
     assert kinds == {(1, "PARQUET"), (1, "PUFFIN")}
-    return lake_settings
+    shutil.copytree(home, home.with_name("kept"))
+    return settings
+
+
+@pytest.fixture
+def lake(filled_once: Settings) -> Settings:
+    """Restore the lake to the state in which it was filled."""
+    shutil.rmtree(filled_once.home, ignore_errors=True)
+    shutil.copytree(filled_once.home.with_name("kept"), filled_once.home)
+    return filled_once
 
 
 @pytest.mark.all
@@ -152,13 +143,12 @@ def test_a_copied_lake_is_refused_until_it_is_moved(
     assert "outside" not in invoke(copy, reader_app, "tables")
     assert "All tables are in LAKE_WAREHOUSE." in invoke(copy, lakeproof_app, "move")
     take(copy, session_of, "c")
-    take(copy, session_of, "d")
     for name in tables_of(copy):
         maintain(session_of(copy), name)
-    check(copy, session_of(copy), 4)
+    check(copy, session_of(copy), 3)
     assert files_below(lake.home / "warehouse") == before
     mine = files_below(copy.home / "warehouse")
-    take(lake, session_of, "e")
+    take(lake, session_of, "d")
     check(lake, session_of(lake), 3)
     assert files_below(copy.home / "warehouse") == mine
 
@@ -176,7 +166,7 @@ def test_tables_are_taken_to_a_bucket_and_to_another(
         check(there, session_of(there), files)
         files += 1
         take(there, session_of, f"on-{files}")
-        check(there, session_of(there), files)
+    check(there, session_of(there), files)
 
 
 def test_a_table_that_changes_meanwhile_is_not_moved(
