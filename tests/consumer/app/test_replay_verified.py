@@ -1,6 +1,5 @@
 """``reader verify`` has nothing to report after ``consumer replay``, and finds each planted fault."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from tests.consumer.replays import (
     write_contract,
 )
 from tests.hashes import check_hashes
-from tests.lakes import changed
+from tests.lakes import changed, put_back
 from tests.messages import send
 from tests.servers import KafkaServer
 
@@ -32,10 +31,13 @@ from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError
 from lakeproof.kafka.offsets import source_name
 from lakeproof.settings import Settings
-from reader.verify.findings import Finding
+from reader.verify.check import Verification
+from reader.verify.checks.replays import LEFT_BEHIND, OTHER_REST
 
 pytestmark = pytest.mark.spark
 
+Told = tuple[str, str, str]
+"""A fault that verify reports: the table, the fault, and an example."""
 TRANSFORM = """\
 def transform(raw, letter):
     return raw.replace(b'"kind": "old"', b'"kind": "used"')
@@ -85,44 +87,60 @@ def test_replays_of_files(settings: Settings, session_of: SessionOf, tmp_path: P
     (silver,) = found.of("silver")
     assert [row["_position"] for row in rows(settings, "silver.orders_late")] == [8]
     assert silver.clean
-    for fault, what in FAULTS.items():
-        plant, restore = what
-        plant(settings)
-        assert not verify(settings).clean, fault
-        restore(settings)
-        check_clean(verify(settings))
+    for faults in FAULTS:
+        with put_back(settings):
+            for (table, place), _ in faults:
+                remove(settings, table, **place)
+            told = findings(verify(settings))
+        assert [expected for _, expected in faults if expected not in told] == [], told
 
 
-Change = Callable[[Settings], None]
-
-
-def remove(table: str, **place: object) -> tuple[Change, Change]:
-    """Return changes that remove rows, and roll back: PyIceberg would not append a null list of objects as it was."""
-    kept: list[int] = []
-    terms = [EqualTo(name, value) for name, value in place.items()]
+def remove(settings: Settings, table: str, **place: object) -> None:
+    """Remove rows of a table."""
+    found, terms = open_catalog(settings).load_table(table), [EqualTo(name, value) for name, value in place.items()]
     condition = And(*terms) if len(terms) > 1 else terms[0]
-
-    def plant(settings: Settings) -> None:
-        found = open_catalog(settings).load_table(table)
-        before = found.current_snapshot()
-        assert before
-        assert len(found.scan(condition).to_arrow())
-        kept.append(before.snapshot_id)
-        found.delete(condition)
-
-    def restore(settings: Settings) -> None:
-        open_catalog(settings).load_table(table).manage_snapshots().set_current_snapshot(kept.pop()).commit()
-
-    return plant, restore
+    assert len(found.scan(condition).to_arrow())
+    found.delete(condition)
 
 
-FAULTS = {
-    "a replayed row is lost": remove("bronze.orders", _source="1.json", _position=1),
-    "a salvaged row is lost": remove("bronze.orders", _source="2.json", _position=0),
-    "the rest of a salvaged batch is lost": remove("dead_letters.orders", _source="2.json", _position=7),
-    "the attempts of a dead letter are lost": remove(f"dead_letters.{STREAM}_attempts", _source="1.json", _position=1),
-    "the ledger's row of a replay is lost": remove("ledger.orders", source="1.json", replay=1),
-}
+def findings(found: Verification) -> set[Told]:
+    """Return what is wrong: table, fault and example."""
+    results = [result for each in found.results.values() for result in each]
+    faults = [fault for result in results for fault in result.faults]
+    return {(fault.place, fault.what, text) for fault in faults for text in fault.details or ("",)}
+
+
+# Rows to remove, each with a fault that verify then reports of them. Those of one list are removed together.
+FAULTS: list[list[tuple[tuple[str, dict[str, object]], Told]]] = [
+    [
+        (  # a replayed row
+            ("bronze.orders", {"_source": "1.json", "_position": 1}),
+            ("bronze.orders", "closed, but not in bronze", "1.json, position 1"),
+        ),
+        (  # a salvaged row
+            ("bronze.orders", {"_source": "2.json", "_position": 0}),
+            ("dead_letters.orders", LEFT_BEHIND, "2.json, position 0"),
+        ),
+        (  # the rest of a salvaged batch
+            ("dead_letters.orders", {"_source": "2.json", "_position": 7}),
+            ("dead_letters.orders", OTHER_REST, "2.json, position 7: 67 bytes are in no dead letter"),
+        ),
+        (  # the attempts of a dead letter
+            ("dead_letters.orders_attempts", {"_source": "1.json", "_position": 2}),
+            ("bronze.orders", "open or parked, but in bronze", "1.json, position 2: not replayed"),
+        ),
+    ],
+    [
+        (  # the ledger's row of a replay
+            ("ledger.orders", {"source": "1.json", "replay": 1}),
+            (
+                "ledger.orders",
+                "wrong counts of a replay",
+                "1.json, micro-batch 1: no row; the replay was interrupted, or the row was removed",
+            ),
+        ),
+    ],
+]
 
 
 @pytest.mark.all
@@ -148,13 +166,10 @@ def test_replays_of_messages(settings: Settings, session_of: SessionOf, kafka: K
     assert facts["transformed_records"] >= 1
     assert check_hashes(settings, STREAM) > 10
     kafka.delete_records(topic, 0, 9)  # the dead letters have the bytes
-    plant, restore = remove("bronze.orders", _source=source_name(topic, 0, 1))
-    plant(settings)
-    found = verify(settings)
-    assert Finding("bronze.orders", "closed, but not in bronze", 1, (f"{source_name(topic, 0, 1)}, position 0",)) in [
-        fault for result in found.of("replays") for fault in result.faults
-    ]
-    restore(settings)
+    with put_back(settings):
+        remove(settings, "bronze.orders", _source=source_name(topic, 0, 1))
+        told = findings(verify(settings))
+    assert ("bronze.orders", "closed, but not in bronze", f"{source_name(topic, 0, 1)}, position 0") in told
     assert verify(settings).clean
 
 
