@@ -99,7 +99,7 @@ class Lake:
 
     def check(self, expired: dict[str, int], *kinds: Kind) -> None:
         """Check that verify finds nothing wrong, and reports the number of expired rows."""
-        for kind in kinds or (Kind.NEW, Kind.ALL, Kind.NEW):
+        for kind in kinds or (Kind.NEW, Kind.ALL):
             found = verify(self.settings, kind=kind)
             check_clean(found)
             (removals,) = found.of("removals")
