@@ -62,10 +62,11 @@ def test_what_spark_fills_is_what_verify_expects(
     spark = session_of(lake)
     silver, samples, chance, now = Bronze(spark, lake), write_samples(lake, text), random.Random(7), 0.0
     for _ in range(2):
+        micro_batches = []
         for _ in range(6):
             now += chance.choice((20, 45, 70))
-            silver.keep(some(chance, now))
-        silver.keep([at(now)])
+            micro_batches.append(some(chance, now))
+        silver.keep(*micro_batches, [at(now)])
         fill(spark, lake, samples)
     of_windows, of_detectors = check(lake, silver, samples)
     assert min(of_windows, of_detectors) > 20
