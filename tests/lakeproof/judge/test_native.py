@@ -41,7 +41,7 @@ EVENTS = load_contract(Path(__file__).parents[3] / "contracts", "events")
 
 STRINGS = [
     *rb"""
-    "a" "1" "" "true" "\u0061" "\ud83d\ude00" "\ud83d" "\udc00\ud83d" "\q" "\u0000" "a\":b" "\\" ":" "{" "a,b"
+    "a" "1" "" "true" "\u0061" "\ud83d\ude00" "\ud83d" "\udc00" "\udc00\ud83d" "\q" "\u0000" "a\":b" "\\" ":" "{" "a,b"
     """.split(),
     *(b'"\xff"', b'"\xed\xa0\x80"', b'"\xc0\x80"', '"ä😀"'.encode(), b'"\x00"', b'"\n"', b'"\x7f"', b'"a :b"'),
 ]
