@@ -55,7 +55,7 @@ def _sums(catalog: Catalog, table: str, source: str, number: str, hashed: str, *
     keep_nulls()
     # In the ledger of silver, sources are partitions already.
     part = f"regexp_replace({source}, '/[0-9]{{{OFFSET_DIGITS}}}$', '')" if of_topic else source
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("rows", catalog.load_table(table).scan().to_arrow())
         found: list[Any] = connection.execute(
             f"SELECT {part}, {number}, {sum_sql(hashed)} FROM rows AS r GROUP BY ALL"

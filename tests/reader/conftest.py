@@ -3,7 +3,7 @@
 import os
 import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from lakeproof.settings import Settings, settings_of
 from lakeproof.storage import open_storage
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.schemas import ensure_tables
+from reader import connect
 
 CONTRACTS = Path(__file__).parents[2] / "contracts"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -56,6 +57,23 @@ def environment(settings: Settings) -> dict[str, str]:
         own |= {"AWS_ENDPOINT_URL": s3.endpoint_url, "AWS_ACCESS_KEY_ID": s3.access_key_id}
         own["AWS_SECRET_ACCESS_KEY"] = s3.secret_access_key.get_secret_value()
     return os.environ | {name: str(value) for name, value in own.items()} | {"HOME": str(settings.home)}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Let DuckDB use one thread in sessions of this process: for small tables, more only cost time.
+
+    The reader as a program, which many of these tests run, uses all.
+    """
+    original = connect.session_statements
+
+    def statements(settings: Settings, endpoint: str) -> Iterator[str]:
+        yield from original(settings, endpoint)
+        yield "SET threads = 1"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect, "session_statements", statements)
+        yield
 
 
 @pytest.fixture(scope="session")

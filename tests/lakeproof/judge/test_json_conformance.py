@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
+    with duckdb.connect(config={"threads": 1}) as opened:
         yield opened
 
 

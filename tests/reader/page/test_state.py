@@ -21,7 +21,7 @@ def test_a_found_file_waits_though_globs_exclude_it_now() -> None:
     zone = LandingZone("file:///landing", settings_of({}).s3, Selection(exclude=("*.json",)))
     files = {name: StoredFile(f"file:///landing/{name}", 1, "tag", NOON) for name in names}
     log = [(1, "read.json", NOON), (2, "found.json", NOON), (3, "deleted.json", NOON)]
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(f"CREATE TABLE {LEDGER} AS SELECT 'read.json' AS source, NULL::BIGINT AS replay")
         found = waiting(Session(connection, []), Listing(zone, True, files), "", log)
     assert (found.count, found.gone, found.removed) == (2, ["deleted.json"], 0)

@@ -276,8 +276,9 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
         lake.overwrite(name, content.replace(b"page_view", b"page_vieW"))
         assert f"{name} changed" in told(lake.proven())
         lake.overwrite(name, content)  # a restored copy has another time, but the same bytes
-    assert told(lake.proven()) == ""
-    whole, content = lake.proven().landed.facts, lake.storage.read(lake.uri("1.json"))
+    found = lake.proven()
+    assert told(found) == ""
+    whole, content = found.landed.facts, lake.storage.read(lake.uri("1.json"))
     lake.overwrite("0.json", b" ")
     lake.remove("1.json")
     lake.land({"again.json": content})

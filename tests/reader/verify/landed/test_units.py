@@ -63,7 +63,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
+    with duckdb.connect(config={"threads": 1}) as opened:
         yield opened
 
 

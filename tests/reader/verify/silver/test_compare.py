@@ -47,7 +47,7 @@ def _small_slices() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
+    with duckdb.connect(config={"threads": 1}) as opened:
         yield opened
 
 

@@ -127,7 +127,7 @@ def of_type(kind: Type) -> Contract:
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
+    with duckdb.connect(config={"threads": 1}) as opened:
         yield opened
 
 
