@@ -24,8 +24,8 @@ RANGES = st.builds(
 )
 
 
-def settings(servers: str) -> KafkaSettings:
-    return settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": servers, "LAKE_KAFKA_TIMEOUT_SECONDS": 1}).kafka
+def settings(servers: str, seconds: float = 30) -> KafkaSettings:
+    return settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": servers, "LAKE_KAFKA_TIMEOUT_SECONDS": seconds}).kafka
 
 
 @given(parts=st.lists(RANGES, max_size=4, unique_by=lambda part: part.partition), pieces=st.integers(1, 16))
@@ -81,9 +81,9 @@ def test_offsets_that_are_gone_are_named(kafka: KafkaServer) -> None:
     assert isinstance(rest, Messages)
     assert (lost.failure and lost.failure[0], rest.offsets) == ("absent", [2, 3])
     with pytest.raises(MessagesLostError, match="ends at offset 4, but the checkpoint is at 9"):
-        list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers), Limits()))
+        list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers, seconds=3), Limits()))
 
 
 def test_brokers_that_do_not_respond_are_waited_for_and_then_named() -> None:
     with pytest.raises(UnavailableError, match=r"Kafka at 127.0.0.1:1 does not respond(?s:.*)Start the brokers"):
-        list(envelopes([OffsetRange("t", 0, 0, 1, 0)], settings("127.0.0.1:1"), Limits()))
+        list(envelopes([OffsetRange("t", 0, 0, 1, 0)], settings("127.0.0.1:1", seconds=1), Limits()))
