@@ -36,7 +36,7 @@ def _short_waits() -> Iterator[None]:
     """Let clients of Kafka wait less: at the end of a partition, and for topics, which tests create before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("consumer.erasure.topics._SECONDS", 0.05)
-        patch.setattr("lakeproof.kafka.topic._NEW_TOPIC_SECONDS", 0.5)
+        patch.setattr("lakeproof.kafka.topic._NEW_TOPIC_SECONDS", 1.5)
         patch.setattr("reader.verify.landed.messages._POLL_SECONDS", 0.05)
         yield
 
