@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
+from consumer.app.application import own_settings
 from consumer.app.landing import BronzeQuery
 from consumer.app.query import LayerQuery
 from consumer.app.replay import ReplayQuery
@@ -35,7 +36,7 @@ def run_in_turn(spark: SparkSession, settings: Settings, queries: Sequence[Bronz
             with _explaining(query):
                 query.resume(spark, its_lease)
         for query in queries:
-            with _explaining(query), _own_settings(spark, query):
+            with _explaining(query), own_settings(spark, query):
                 _drain(spark, query, bulletin)
         for query in queries:
             if query.paused:
@@ -65,15 +66,3 @@ def _explaining(query: BronzeQuery | LayerQuery) -> Iterator[None]:
         yield
     except Exception as error:
         raise query.explain(error) from error
-
-
-@contextmanager
-def _own_settings(spark: SparkSession, query: BronzeQuery | LayerQuery) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in query.spark_settings}
-    for name, value in query.spark_settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, was in before.items():
-            spark.conf.unset(name) if was is None else spark.conf.set(name, was)

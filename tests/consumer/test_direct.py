@@ -59,11 +59,8 @@ def content(settings: Settings, table: str) -> list[str]:
     return sorted(json.dumps(row, default=str, sort_keys=True) for row in found)
 
 
-def filled(home: Path, spark: SparkSession, *, in_turn: bool) -> Settings:
+def fill(settings: Settings, spark: SparkSession, *, in_turn: bool) -> None:
     """Fill a lake by two runs: duplicates, a conflict and bad records."""
-    settings = settings_of(
-        {"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_JARS": SPARK_JARS, "LAKE_SETTLE_SECONDS": 0}
-    )
     for files in ({"a": [record(1), record(2), record(2)]}, {"b": [record(1, 2), record(3)], "c": [record(4)]}):
         for name, records in files.items():
             land(settings, name, *records)
@@ -72,15 +69,13 @@ def filled(home: Path, spark: SparkSession, *, in_turn: bool) -> Settings:
             run_in_turn(spark, settings, queries)
         else:
             run_queries(settings, queries, lambda: spark, available_now=True)
-    return settings
 
 
 def test_both_fill_the_same_tables(session_of: SessionOf, tmp_path: Path) -> None:
-    lakes = []
-    for in_turn in (True, False):
-        home = tmp_path / str(in_turn)
-        settings = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_JARS": SPARK_JARS})
-        lakes.append(filled(home, session_of(settings), in_turn=in_turn))
+    own = {"LAKE_CONTRACTS": ROOT / "contracts", "LAKE_JARS": SPARK_JARS, "LAKE_SETTLE_SECONDS": 0}
+    lakes = [settings_of({"LAKE_HOME": tmp_path / name, **own}) for name in ("in-turn", "in-threads")]
+    for lake, in_turn in zip(lakes, (True, False), strict=True):
+        fill(lake, session_of(lake), in_turn=in_turn)
     for table in TABLES:
         first, second = (content(lake, table) for lake in lakes)
         assert first == second, table

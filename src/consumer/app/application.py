@@ -186,14 +186,23 @@ def _drain_followers(settings: Settings, running: Mapping[str, Running], queries
 
 def _start(spark: SparkSession, query: Query, bulletin: Bulletin) -> Running:
     """Start a query in its own pool. It copies the session's settings, which are then restored."""
-    before = {name: spark.conf.get(name, None) for name in query.spark_settings}
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+    try:
+        with own_settings(spark, query):
+            return query.start(spark, bulletin)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None removes it
+
+
+@contextmanager
+def own_settings(spark: SparkSession, query: Query) -> Iterator[None]:
+    """Give the session the settings of a query, and restore its own."""
+    before = {name: spark.conf.get(name, None) for name in query.spark_settings}
     try:
         for name, value in query.spark_settings.items():
             spark.conf.set(name, value)
-        return query.start(spark, bulletin)
+        yield
     finally:
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None removes it
         for name, was in before.items():
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
