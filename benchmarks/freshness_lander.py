@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lakeproof.contracts import load_contract
 from lakeproof.settings import load_settings
-from producer.batches import Plan, make_batches
+from producer.batches import BatchPlan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 from producer.sinks import SinkKind, open_sink
@@ -28,7 +28,7 @@ def main() -> None:
     settings = load_settings()
     target = f"{settings.landing.uri}/{STREAM}"
     sink = open_sink(SinkKind.S3 if target.startswith("s3:") else SinkKind.LOCAL, target, settings)
-    plan = Plan(1, 1_000, RECORDS, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
+    plan = BatchPlan(1, 1_000, RECORDS, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
     due: list[float] = []
     with notes.open("w", buffering=1) as lines:
         for batch in make_batches(plan, load_contract(settings.contracts, STREAM), times(files, per_second, due)):

@@ -13,7 +13,7 @@ from benchmarks.freshness_lander import STREAM, times
 from lakeproof.contracts import load_contract
 from lakeproof.kafka.sending import Outgoing, Sending
 from lakeproof.settings import load_settings
-from producer.batches import Plan, make_batches
+from producer.batches import BatchPlan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 
@@ -25,7 +25,7 @@ def main() -> None:
     path, topic, groups, per_second = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     settings = load_settings()
     sending = Sending(settings.kafka, topic)
-    plan = Plan(1, 1_000, MESSAGES, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
+    plan = BatchPlan(1, 1_000, MESSAGES, 0, JsonStyle.COMPACT, Chances(0.0, 0.0, 0.0, 0.0))
     due: list[float] = []
     with path.open("w", buffering=1) as lines:
         contract = load_contract(settings.contracts, STREAM)

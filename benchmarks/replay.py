@@ -27,7 +27,7 @@ from benchmarks.harness import (
 )
 from benchmarks.inputs import STREAM, Input, Landed, land
 from lakeproof.tables.names import ReplayOutcome
-from lakeproof.whatif.forecast import Change
+from lakeproof.whatif.forecast import Effect
 
 BACKLOG = "consumer run --available-now"
 REPLAY = "consumer replay"
@@ -143,7 +143,7 @@ def fates_of(forecast: dict[str, Any]) -> Counter[tuple[str, str, str]]:
     """Return a forecast for dead letters in the form of attempts: reasons before, outcome, reasons after."""
     found: Counter[tuple[str, str, str]] = Counter()
     for each in forecast["changes"]:
-        outcome = ReplayOutcome.CLOSED if each["change"] == Change.TO_BRONZE else ReplayOutcome.FAILED
+        outcome = ReplayOutcome.CLOSED if each["change"] == Effect.TO_BRONZE else ReplayOutcome.FAILED
         found[each["reasons"], outcome, each["new_reasons"] or ""] += each["units"]
     return found
 

@@ -19,7 +19,7 @@ from lakeproof.demo.streams import DemoStream
 from lakeproof.doctor import Program, checks_for, examine
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings, settings_of
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from reader.connect import connect
 from reader.verify.book.book import Book
 
@@ -95,6 +95,6 @@ def test_manifests_that_verify_cannot_read(lake_settings: Settings) -> None:
     assert snapshot
     Path(snapshot.manifest_list.removeprefix("file://")).unlink()
     with connect(lake_settings) as session:
-        book = Book(lake_settings, session, "things", Kind.ALL)
+        book = Book(lake_settings, session, "things", ProofKind.ALL)
         with pytest.raises(UnavailableError, match="Cannot read the catalog"):
             book.changed_times(table, "gold.things", snapshot.snapshot_id, "id")

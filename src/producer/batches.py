@@ -57,7 +57,7 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """Parameters of the batches to generate."""
 
     seed: int
@@ -69,7 +69,7 @@ class Plan:
 
 
 def make_batches(
-    plan: Plan, contract: Contract, times: Iterable[datetime], maker: Maker | None = None
+    plan: BatchPlan, contract: Contract, times: Iterable[datetime], maker: Maker | None = None
 ) -> Iterator[Batch]:
     """Generate a batch for each of `times`, deterministically.
 
@@ -102,7 +102,13 @@ def batch_name(landing_at: datetime, sequence: int) -> str:
 
 
 def _make_record(
-    plan: Plan, contract: Contract, maker: Maker, rng: Random, fault_rng: Random, sequence: int, landing_at: datetime
+    plan: BatchPlan,
+    contract: Contract,
+    maker: Maker,
+    rng: Random,
+    fault_rng: Random,
+    sequence: int,
+    landing_at: datetime,
 ) -> Record:
     record = maker.make(rng, landing_at, sequence)
     part, within = part_of(contract, maker.inside), record[maker.inside] if maker.inside else record

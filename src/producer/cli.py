@@ -18,7 +18,7 @@ from producer.options import RunOptions, Style, UserOptions, chance, pace, what,
 from producer.sinks import Sink, SinkKind, choose_sink, open_sink
 
 if TYPE_CHECKING:
-    from producer.batches import Batch, Maker, Plan
+    from producer.batches import Batch, BatchPlan, Maker
     from producer.report import Tally
 
 _ENDLESS_PAUSE = 1.0
@@ -130,9 +130,9 @@ def _choose(options: RunOptions, stream: str, settings: Settings) -> tuple[SinkK
 
 def _plan(
     options: RunOptions, of_users: UserOptions, evolve_after: int = 0, style: JsonStyle = JsonStyle.COMPACT
-) -> "Plan":
+) -> "BatchPlan":
     # Importing Faker takes a second, so options are checked first.
-    from producer.batches import Plan
+    from producer.batches import BatchPlan
     from producer.faults import Chances
 
     chances = Chances(
@@ -141,12 +141,12 @@ def _plan(
         of_users.extra_field_chance,
         options.duplicate_chance,
     )
-    return Plan(options.chosen_seed(), of_users.users, options.batch_size, evolve_after, style, chances)
+    return BatchPlan(options.chosen_seed(), of_users.users, options.batch_size, evolve_after, style, chances)
 
 
 def _produce_records(
     stream: str,
-    plan: "Plan",
+    plan: "BatchPlan",
     maker: "Maker | None",
     kind: SinkKind,
     sink: Sink,

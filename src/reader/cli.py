@@ -297,7 +297,7 @@ def verify(
 
     Exit codes: 0 clean, 1 a source, a table of silver or gold, or a receipt has a problem, 2 could not check.
     """
-    from lakeproof.state.proofs import Kind
+    from lakeproof.state.proofs import ProofKind
     from reader.verify.driver import verify as verify_streams
     from reader.verify.report import write_report
 
@@ -310,7 +310,7 @@ def verify(
         if receipts:
             raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
         raise typer.Exit(follow_streams(settings, stream, every, report_format, values, sample))
-    found = verify_streams(settings, stream, values, receipts, Kind.NEW if only_new else Kind.ALL, sample)
+    found = verify_streams(settings, stream, values, receipts, ProofKind.NEW if only_new else ProofKind.ALL, sample)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
 

@@ -40,7 +40,7 @@ from lakeproof.tables.names import (
     silver_tables,
     stream_tables,
 )
-from producer.batches import Batch, Plan, make_batches
+from producer.batches import Batch, BatchPlan, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 
@@ -423,7 +423,9 @@ class Lake:
         self.landing = self.zone.storage
 
     def _make(self, seed: int) -> Iterator[Batch]:
-        plan = Plan(seed=seed, users=50, batch_size=_RECORDS, evolve_after=0, style=JsonStyle.COMPACT, chances=_CHANCES)
+        plan = BatchPlan(
+            seed=seed, users=50, batch_size=_RECORDS, evolve_after=0, style=JsonStyle.COMPACT, chances=_CHANCES
+        )
         start = datetime(2026, 11, 21, tzinfo=UTC)
         contract = load_contract(self.settings.contracts, STREAM)
         return make_batches(plan, contract, (start + timedelta(seconds=index) for index in count()))

@@ -21,13 +21,13 @@ from consumer.app.landing import BronzeQuery
 from consumer.app.maintain import maintain
 from consumer.app.trigger import Trigger
 from lakeproof.backup.manifest import Folder, folder_at
-from lakeproof.backup.restore import Plan, plan_restore, restore
+from lakeproof.backup.restore import RestorePlan, plan_restore, restore
 from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.storage import open_storage
 from reader.verify.driver import verify
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
 WEEK = timedelta(days=7)
-RESTORED = (Kind.NEW, Kind.ALL)
+RESTORED = (ProofKind.NEW, ProofKind.ALL)
 """What is proven after a restore: the book may have proofs from after the backup."""
 
 
@@ -74,7 +74,7 @@ def take(settings: Settings, session_of: SessionOf, *names: str) -> None:
     run_in_turn(session_of(settings), settings, queries)
 
 
-def check(settings: Settings, *names: str, kinds: Sequence[Kind] = (Kind.ALL,)) -> None:
+def check(settings: Settings, *names: str, kinds: Sequence[ProofKind] = (ProofKind.ALL,)) -> None:
     """Check that every layer has each event of some files, once, and that the lake is clean."""
     expected = sorted(f"{name}-{number}" for name in names for number in range(3))
     for table in ("bronze.events", "silver.events"):
@@ -86,7 +86,7 @@ def check(settings: Settings, *names: str, kinds: Sequence[Kind] = (Kind.ALL,)) 
         assert found.clean
 
 
-def actions(plan: Plan) -> dict[str, str]:
+def actions(plan: RestorePlan) -> dict[str, str]:
     return {each.name: each.action for each in plan.tables}
 
 

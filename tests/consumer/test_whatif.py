@@ -23,7 +23,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
-from lakeproof.whatif.forecast import Change, forecast
+from lakeproof.whatif.forecast import Effect, forecast
 
 ROOT = Path(__file__).parents[2]
 RIGHT = {name: (ROOT / "contracts" / f"{name}.yaml").read_text() for name in ("events", "sensors")}
@@ -144,18 +144,18 @@ def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settin
     catalog = open_catalog(settings)
     contract = load_contract(settings.contracts, "orders")
     letters = forecast(catalog, settings, contract).dead_letters
-    assert letters.units(Change.NOT_JUDGED) == 0
+    assert letters.units(Effect.NOT_JUDGED) == 0
     apply(settings)
     done = replay(settings, session_of)
     said: Counter[tuple[str, str]] = Counter()
     for (_, old, new), tally in letters.moves.items():
         said[old, new] += tally.units
     assert said == Counter({(old, new): units for (old, _, new), units in done.fates.items()})
-    assert letters.units(Change.TO_BRONZE) == sum(done.closed.values()) == 30
+    assert letters.units(Effect.TO_BRONZE) == sum(done.closed.values()) == 30
     after = forecast(catalog, settings, contract)
     assert after.bronze.judged == 31
-    assert after.bronze.units(Change.STAYS) == 31
-    assert after.dead_letters.units(Change.TO_BRONZE) == 0
+    assert after.bronze.units(Effect.STAYS) == 31
+    assert after.dead_letters.units(Effect.TO_BRONZE) == 0
     assert after.dead_letters.judged == letters.judged - 30
 
 
@@ -174,7 +174,7 @@ def test_other_tools_may_maintain_the_tables(
     contract = parse_contract(RIGHT["events"].replace("page_view", "view").encode(), "new", "events")
     catalog = open_catalog(settings)
     before = forecast(catalog, settings, contract)
-    assert (before.bronze.units(Change.TO_DEAD_LETTERS), before.dead_letters.judged) == (6, 3)
+    assert (before.bronze.units(Effect.TO_DEAD_LETTERS), before.dead_letters.judged) == (6, 3)
     spark = session_of(settings)
     for table in ("bronze.events", "dead_letters.events", "ledger.events"):
         rewrite_data_files(spark, table)

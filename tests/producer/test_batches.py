@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from lakeproof.contracts import Contract
-from producer.batches import Batch, Plan, batch_name, make_batches
+from producer.batches import Batch, BatchPlan, batch_name, make_batches
 from producer.encoding import JsonStyle
 from producer.faults import Chances
 from producer.report import Tally
 
 START = datetime(2026, 1, 31, 23, 59, 58, tzinfo=UTC)
-PLAN = Plan(
+PLAN = BatchPlan(
     seed=7, users=20, batch_size=50, evolve_after=0, style=JsonStyle.COMPACT, chances=Chances(0.1, 0.1, 0.1, 0.1)
 )
 SOUND = replace(PLAN, chances=Chances(0, 0, 0, 0))
 
 
-def made(plan: Plan, contract: Contract, count: int = 20, start: datetime = START) -> list[Batch]:
+def made(plan: BatchPlan, contract: Contract, count: int = 20, start: datetime = START) -> list[Batch]:
     return list(make_batches(plan, contract, [start + timedelta(seconds=index) for index in range(count)]))
 
 

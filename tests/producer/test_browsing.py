@@ -12,7 +12,7 @@ from tests.producer.conftest import CONTRACTS
 
 from lakeproof.contracts import load_contract
 from lakeproof.judge.batch import Judge
-from producer.batches import Batch, Plan, make_batches
+from producer.batches import Batch, BatchPlan, make_batches
 from producer.browsing import Browsing, make_shop
 from producer.encoding import JsonStyle
 from producer.faults import Chances
@@ -20,18 +20,18 @@ from producer.report import Tally
 
 CONTRACT = load_contract(CONTRACTS, "clickstream")
 START = datetime(2026, 11, 1, tzinfo=UTC)
-FAULTY = Plan(
+FAULTY = BatchPlan(
     seed=7, users=20, batch_size=40, evolve_after=0, style=JsonStyle.COMPACT, chances=Chances(0.4, 0.2, 0.2, 0.2)
 )
 SOUND = replace(FAULTY, chances=Chances(0, 0, 0, 0))
 
 
-def made(plan: Plan, count: int = 10) -> list[Batch]:
+def made(plan: BatchPlan, count: int = 10) -> list[Batch]:
     times = [START + timedelta(minutes=index) for index in range(count)]
     return list(make_batches(plan, CONTRACT, times, Browsing(make_shop(plan.seed, plan.users))))
 
 
-def events(plan: Plan, count: int = 10) -> list[dict[str, Any]]:
+def events(plan: BatchPlan, count: int = 10) -> list[dict[str, Any]]:
     return [json.loads(record.data) for batch in made(plan, count) for record in batch.records]
 
 

@@ -17,7 +17,7 @@ from consumer.app.application import Query
 from consumer.app.sizes import TableSize
 from consumer.app.status import Doing, QueryStatus
 from lakeproof.checkpoint import bronze_query
-from lakeproof.state.proofs import Outcome, Proof
+from lakeproof.state.proofs import Proof, ProofOutcome
 
 OTHER = "other"
 """The label of all values beyond the limit: contracts name reasons, and there may be many."""
@@ -203,7 +203,7 @@ class Looks(Collector):
                 "proof_clean",
                 "1 if the last proof of a stream found no fault.",
                 "stream",
-                {stream: float(each.outcome is Outcome.CLEAN) for stream, each in proofs.items()},
+                {stream: float(each.outcome is ProofOutcome.CLEAN) for stream, each in proofs.items()},
             )
             yield _gauges(
                 "proof_faults",

@@ -11,7 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from consumer.iceberg.marker import Committed, committed, property_of
-from consumer.layers.bronze.trips import Example, described, ways_on
+from consumer.layers.bronze.trips import BadUnit, described, ways_on
 from consumer.modes.checkpoint import Checkpoint
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
@@ -223,7 +223,7 @@ def _print(found: Sequence[QueryStatus], console: "Console") -> None:
 def _of_breaker(breaker: Mapping[str, Any]) -> str:
     """Describe the findings of the breaker for people."""
     said = f"{_SAID[breaker['state']]} at {breaker['at']:%Y-%m-%d %H:%M:%S}: {described(breaker)}."
-    return "\n  ".join([said, *(str(Example(**each)) for each in breaker["examples"])])
+    return "\n  ".join([said, *(str(BadUnit(**each)) for each in breaker["examples"])])
 
 
 def _cells(each: QueryStatus) -> list[str]:

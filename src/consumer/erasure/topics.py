@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "isolation.level": "read_committed",
 }
 _AT_ONCE = 1_000
-_SECONDS = 0.5  # longest wait for `_AT_ONCE` messages; the messages received by then are returned
+_SECONDS = 0.1  # longest wait for `_AT_ONCE` messages; the messages received by then are returned
 
 
 @dataclass(frozen=True)

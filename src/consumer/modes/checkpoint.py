@@ -20,7 +20,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from consumer.modes.plan import Micros, Plan
+from consumer.modes.plan import Micros, ModePlan
 from consumer.modes.sinks import as_parquet
 from lakeproof.contracts import ISO_8601
 from lakeproof.errors import LakeproofError
@@ -142,7 +142,7 @@ class Checkpoint:
                 "Restore the topic. Or begin again with a new checkpoint and new sinks.",
             )
 
-    def newest(self) -> tuple[Commit | None, Plan | None]:
+    def newest(self) -> tuple[Commit | None, ModePlan | None]:
         """Return the newest commit, and the plan of an unfinished micro-batch after it, if there is one."""
         commits, plans = self._numbers("commits"), self._numbers("plans")
         done = max(commits, default=-1)
@@ -151,7 +151,7 @@ class Checkpoint:
             raise self._unusable()
         try:
             commit = Commit.from_json(self._storage.read(f"{self.root}/commits/{done}.json")) if done >= 0 else None
-            plan = Plan.from_json(self._storage.read(f"{self.root}/plans/{begun}.json")) if begun > done else None
+            plan = ModePlan.from_json(self._storage.read(f"{self.root}/plans/{begun}.json")) if begun > done else None
         except (ValueError, KeyError, TypeError) as error:
             raise self._unusable() from error
         if commit and plan and plan.start != commit.end:
@@ -167,7 +167,7 @@ class Checkpoint:
                 found.append((Commit.from_json(self._storage.read(uri)), file.modified_at))
         return found
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: ModePlan) -> None:
         """Record the plan of a micro-batch."""
         self._write_new(f"plans/{plan.number}.json", plan.as_json())
 

@@ -25,7 +25,7 @@ from consumer.layers.base import Commits, Layer
 from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
 from consumer.modes.kept import Keys, Progress, decide, follow, write_keys
-from consumer.modes.plan import Micros, Plan, next_end, tasks_between
+from consumer.modes.plan import Micros, ModePlan, next_end, tasks_between
 from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
@@ -43,7 +43,7 @@ from lakeproof.state.lease import mode_lease
 log = structlog.get_logger()
 
 
-class ModeLayer(Layer[Plan]):
+class ModeLayer(Layer[ModePlan]):
     """Follows a topic, with a checkpoint instead of tables; `to_the_end` takes only the messages available by now."""
 
     event = "micro-batch"
@@ -106,7 +106,7 @@ class ModeLayer(Layer[Plan]):
             self._known.keys.close()
             self._known = None
 
-    def next(self, spark: SparkSession) -> Plan | None:
+    def next(self, spark: SparkSession) -> ModePlan | None:
         """Return an interrupted micro-batch, or one with new messages; None without new messages or a server."""
         try:
             plan = self._resumed.plan or self._begin(spark.sparkContext.defaultParallelism)
@@ -118,7 +118,7 @@ class ModeLayer(Layer[Plan]):
         self._responded = time.monotonic()
         return plan
 
-    def compute(self, spark: SparkSession, plan: Plan) -> Commits:
+    def compute(self, spark: SparkSession, plan: ModePlan) -> Commits:
         """Judge messages and set some aside, decide which events are kept, then write them to the sinks."""
         mode, settings = self._mode, self._settings
         work = Work(mode, plan.number, plan.watermark, plan.at, settings.kafka, settings.limits, settings.s3)
@@ -159,7 +159,7 @@ class ModeLayer(Layer[Plan]):
         commit = self._resumed.commit
         return commit.totals if commit else Counts()
 
-    def _begin(self, cores: int) -> Plan | None:
+    def _begin(self, cores: int) -> ModePlan | None:
         """Plan the next micro-batch, and record the plan; return None if there are no new messages."""
         known = self._resumed
         if known.in_doubt:
@@ -188,7 +188,7 @@ class ModeLayer(Layer[Plan]):
             return None
         number = known.commit.number + 1 if known.commit else 0
         watermark = known.commit.watermark if known.commit else None
-        plan = Plan(number, start, end, tasks, watermark, time.time_ns() // 1000)
+        plan = ModePlan(number, start, end, tasks, watermark, time.time_ns() // 1000)
         try:
             known.checkpoint.begin(plan)
         except UnavailableError:
@@ -197,7 +197,7 @@ class ModeLayer(Layer[Plan]):
         known.plan = plan
         return plan
 
-    def _decide(self, pieces: Sequence[Piece], plan: Plan) -> list[Any]:
+    def _decide(self, pieces: Sequence[Piece], plan: ModePlan) -> list[Any]:
         """Return which events of each piece are kept."""
         ids = pa.concat_tables([piece.events for piece in pieces])["id"].combine_chunks()
         known, oldest = self._resumed, self._oldest(plan.watermark)
@@ -210,7 +210,7 @@ class ModeLayer(Layer[Plan]):
         edges = np.cumsum([piece.events.num_rows for piece in pieces])[:-1]
         return list(np.split(kept, edges))
 
-    def _show_windows(self, plan: Plan, size: Micros, final: pa.Table, changed: pa.Table) -> None:
+    def _show_windows(self, plan: ModePlan, size: Micros, final: pa.Table, changed: pa.Table) -> None:
         """Write windows to the sinks: final windows to files, changed windows to the topic."""
         mode = self._mode
         if mode.parquet:
@@ -220,7 +220,7 @@ class ModeLayer(Layer[Plan]):
             Sending(self._settings.kafka, mode.kafka).send(own)
 
     def _commit(
-        self, plan: Plan, events: pa.Table, watermark: Micros | None, windows: pa.Table | None, counts: Counts
+        self, plan: ModePlan, events: pa.Table, watermark: Micros | None, windows: pa.Table | None, counts: Counts
     ) -> None:
         """Record the state after the micro-batch."""
         known = self._resumed
@@ -242,7 +242,7 @@ class ModeLayer(Layer[Plan]):
             known.open = windows
         known.checkpoint.tidy(commit)
 
-    def _watermark_after(self, pieces: Sequence[Piece], plan: Plan) -> Micros | None:
+    def _watermark_after(self, pieces: Sequence[Piece], plan: ModePlan) -> Micros | None:
         """Return the watermark of the next micro-batch, which never goes back."""
         newest = [piece.newest - self._mode.watermark for piece in pieces if piece.newest is not None]
         known = [*newest, *([] if plan.watermark is None else [plan.watermark])]
@@ -268,7 +268,7 @@ class _Known:
     identity: Identity
     keys: Keys
     commit: Commit | None
-    plan: Plan | None  # of a micro-batch that was begun but not committed
+    plan: ModePlan | None  # of a micro-batch that was begun but not committed
     open: pa.Table
     end: Offsets | None
     in_doubt: bool = False  # whether the checkpoint may have a plan, since an answer was lost

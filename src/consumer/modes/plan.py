@@ -17,7 +17,7 @@ _OFFSETS_PER_TASK = 10_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModePlan:
     """The content of a micro-batch."""
 
     number: int  # starts at 0

@@ -53,7 +53,7 @@ class TableChange:
 
 
 @dataclass
-class Plan:
+class RestorePlan:
     """The actions of a restore, and the obstacles to it."""
 
     backup: str
@@ -105,7 +105,7 @@ class Plan:
 
 @dataclass
 class _Work:
-    plan: Plan
+    plan: RestorePlan
     changes: list[Replacement] = field(default_factory=list)
     before: dict[str, str] = field(default_factory=dict)
     kept_streams: set[str] = field(default_factory=set)
@@ -113,13 +113,13 @@ class _Work:
     definitions: dict[Path, bytes] = field(default_factory=dict)
 
 
-def plan_restore(settings: Settings, folder: Folder, *, accept_loss: bool = False) -> Plan:
+def plan_restore(settings: Settings, folder: Folder, *, accept_loss: bool = False) -> RestorePlan:
     """Find out what a restore would do, without changing anything."""
     with catalog_errors():
         return _work(settings, folder, folder.manifest(), accept_loss=accept_loss).plan
 
 
-def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, way_back: bool = True) -> Plan:
+def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, way_back: bool = True) -> RestorePlan:
     """Restore a backup, unless the plan has an obstacle. An interrupted restore can be repeated."""
     manifest = folder.manifest()
     _check_place(settings, folder, manifest)  # before anything is created
@@ -153,12 +153,12 @@ def restore(settings: Settings, folder: Folder, *, accept_loss: bool = False, wa
     return work.plan
 
 
-def as_json(plan: Plan) -> str:
+def as_json(plan: RestorePlan) -> str:
     """Format the plan for programs."""
     return json.dumps(asdict(plan), indent=2)
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def lines(plan: RestorePlan) -> Iterator[str]:
     """Format the plan for people, in lines."""
     yield f"Backup {plan.backup}, taken at {plan.taken_at}:"
     for each in plan.tables:
@@ -187,7 +187,7 @@ def _work(
     settings: Settings, folder: Folder, manifest: Manifest, *, accept_loss: bool, are_held: bool = False
 ) -> _Work:
     _check_place(settings, folder, manifest)
-    tables, work = Tables(settings), _Work(Plan(manifest.id, f"{manifest.taken_at:%Y-%m-%d %H:%M:%S} UTC"))
+    tables, work = Tables(settings), _Work(RestorePlan(manifest.id, f"{manifest.taken_at:%Y-%m-%d %H:%M:%S} UTC"))
     pointers = tables.pointers()
     live = {name: found for name, at in pointers.items() if (found := _live(tables, at))}
     files = Files(settings, tables.io)
@@ -318,7 +318,7 @@ def _way_back(settings: Settings, folder: Folder) -> str:
 
 
 def _find_lost(
-    settings: Settings, folder: Folder, manifest: Manifest, tables: Tables, live: dict[str, Metadata], plan: Plan
+    settings: Settings, folder: Folder, manifest: Manifest, tables: Tables, live: dict[str, Metadata], plan: RestorePlan
 ) -> None:
     names = {each.name for each in manifest.tables}
     for stream in _streams(manifest.tables):

@@ -15,7 +15,7 @@ demo_commands = typer.Typer(
 )
 
 
-class Source(StrEnum):
+class DemoSource(StrEnum):
     """How records reach the consumer."""
 
     FILES = "files"
@@ -27,7 +27,7 @@ def demo(
     context: typer.Context,
     stream: Annotated[DemoStream, typer.Option(help="Stream to produce.")] = DemoStream.EVENTS,
     source: Annotated[
-        Source | None,
+        DemoSource | None,
         typer.Option(
             help="How records arrive. Default: kafka for clickstream, through a collector; files for other streams. A "
             "Kafka broker is started if LAKE_KAFKA_BOOTSTRAP_SERVERS is this machine and none listens there.",
@@ -41,13 +41,13 @@ def demo(
     they are missing. The lake is on S3 if the settings say so, otherwise in local folders.
     """
     if context.invoked_subcommand is None:
-        if stream is DemoStream.CLICKSTREAM and source is Source.FILES:
+        if stream is DemoStream.CLICKSTREAM and source is DemoSource.FILES:
             raise typer.BadParameter(
                 "files cannot be used for clickstream: the collector sends events to a Kafka topic. "
                 "To land them as files: producer clickstream",
                 param_hint="--source",
             )
-        raise typer.Exit(start(stream, kafka=source is Source.KAFKA))
+        raise typer.Exit(start(stream, kafka=source is DemoSource.KAFKA))
 
 
 @demo_commands.command("stop")

@@ -67,7 +67,7 @@ def try_contract(
     from lakeproof.catalog import catalog_errors, open_catalog
     from lakeproof.history.apply import plan_text
     from lakeproof.move.outside import check_tables
-    from lakeproof.whatif.forecast import Change
+    from lakeproof.whatif.forecast import Effect
     from lakeproof.whatif.report import write
 
     check_tables(settings)
@@ -79,7 +79,7 @@ def try_contract(
         chosen = None if judge_all else sample or _SAMPLE
         found = _forecast(catalog, settings, planned.contract, chosen)
     write(found, wide_console(), json_wanted=output_format is ForecastFormat.JSON)
-    raise typer.Exit(_BRONZE_CHANGES if found.bronze.units(Change.TO_DEAD_LETTERS) else 0)
+    raise typer.Exit(_BRONZE_CHANGES if found.bronze.units(Effect.TO_DEAD_LETTERS) else 0)
 
 
 def show_forecast(catalog: "Catalog", settings: Settings, contract: "Contract") -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ApplyPlan:
     """The steps that make a stream's tables follow a contract."""
 
     contract: Contract
@@ -47,13 +47,13 @@ class Plan:
         return self.applied is not None and self.applied.digest == self.contract.digest and not self.columns
 
 
-def plan(catalog: "Catalog", settings: Settings, stream: str) -> Plan:
+def plan(catalog: "Catalog", settings: Settings, stream: str) -> ApplyPlan:
     """Compare a stream's contract with the applied one and with bronze, without changing anything."""
     text = contract_text(settings.contracts, stream)
     return plan_text(catalog, stream, text, str(settings.contracts / f"{stream}.yaml"))
 
 
-def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan:
+def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> ApplyPlan:
     """Compare the text of a contract from the path `origin`, like :func:`plan`."""
     contract = parse_contract(text, origin, stream)
     past = applied_contracts(catalog, stream)
@@ -72,10 +72,10 @@ def plan_text(catalog: "Catalog", stream: str, text: bytes, origin: str) -> Plan
         own = {path for path in bronze_schema(before or contract).column_names if path.startswith("_")}
         columns = [path for path in lacking(bronze.schema(), bronze_schema(contract)) if path not in own]
         _check_not_ahead(contract, bronze)
-    return Plan(contract, text, past, found, tuple(columns), bronze is None)
+    return ApplyPlan(contract, text, past, found, tuple(columns), bronze is None)
 
 
-def carry_out(catalog: "Catalog", planned: Plan, log: ContractLog) -> None:
+def carry_out(catalog: "Catalog", planned: ApplyPlan, log: ContractLog) -> None:
     """Apply a contract: change the tables, record it in ``ops.schema_changes``, notify a running consumer."""
     contract = planned.contract
     ensure_tables(catalog, contract)

@@ -20,14 +20,14 @@ _KEPT_PROOFS = 1_000  # per stream
 _ATTEMPTS = 5
 
 
-class Kind(StrEnum):
+class ProofKind(StrEnum):
     """How much data a proof reads."""
 
     ALL = "all"
     NEW = "new"  # only the data since an earlier proof
 
 
-class Outcome(StrEnum):
+class ProofOutcome(StrEnum):
     """The result of a proof."""
 
     CLEAN = "clean"
@@ -39,11 +39,11 @@ class Proof:
     """A run of `reader verify` over one stream; `number` is 0 until it is in the book."""
 
     stream: str
-    kind: Kind
+    kind: ProofKind
     began_at: datetime  # UTC
     proven_at: datetime  # UTC
     proven_by: str  # user@host
-    outcome: Outcome
+    outcome: ProofOutcome
     faults: int
     since: int | None = None  # number of the proof that this one continues
     number: int = 0
@@ -86,7 +86,9 @@ def proofs_of(connection: Connection, stream: str | None = None) -> list[Proof]:
 
 def last_clean(connection: Connection, stream: str) -> tuple[Proof, list[ProvenFile]] | None:
     """Return the newest clean proof of a stream and the data files of its tables then; None without a clean proof."""
-    newest = select(PROOFS).where(_P.stream == stream, _P.result == Outcome.CLEAN).order_by(_P.number.desc()).limit(1)
+    newest = (
+        select(PROOFS).where(_P.stream == stream, _P.result == ProofOutcome.CLEAN).order_by(_P.number.desc()).limit(1)
+    )
     row = connection.execute(newest).one_or_none()
     if row is None:
         return None
@@ -128,11 +130,11 @@ def _record(connection: Connection, proof: Proof, files: Sequence[ProvenFile]) -
     }
     connection.execute(PROOFS.insert(), row)
     mine = _P.stream == proof.stream
-    if proof.outcome is Outcome.CLEAN:
+    if proof.outcome is ProofOutcome.CLEAN:
         _replace_files(connection, proof.stream, files)
-        older = select(func.max(_P.number)).where(mine, _P.number < number, _P.result == Outcome.CLEAN)
+        older = select(func.max(_P.number)).where(mine, _P.number < number, _P.result == ProofOutcome.CLEAN)
     else:
-        older = select(func.max(_P.number)).where(mine, _P.result == Outcome.CLEAN)
+        older = select(func.max(_P.number)).where(mine, _P.result == ProofOutcome.CLEAN)
     last = connection.scalar(older) or 0
     connection.execute(delete(PROOFS).where(mine, _P.number <= number - _KEPT_PROOFS, _P.number != last))
     return number
@@ -161,11 +163,11 @@ def _values(file: ProvenFile) -> tuple[Any, ...]:
 def _proof(row: Row[Any]) -> Proof:
     return Proof(
         row.stream,
-        Kind(row.kind),
+        ProofKind(row.kind),
         datetime.fromtimestamp(row.began_at, UTC),
         datetime.fromtimestamp(row.proven_at, UTC),
         row.proven_by,
-        Outcome(row.result),
+        ProofOutcome(row.result),
         row.faults,
         row.since,
         row.number,

@@ -48,7 +48,7 @@ ResultT = TypeVar("ResultT")
 Advance = Callable[[int], None]
 
 
-class Change(StrEnum):
+class Effect(StrEnum):
     """The effect of a contract on a unit."""
 
     STAYS = "stays"  # no change; a dead letter also keeps its set of reasons
@@ -82,7 +82,7 @@ class Tally:
         self.examples += other.examples[: MAX_EXAMPLES - len(self.examples)]
 
 
-Move = tuple[Change, str, str]
+Move = tuple[Effect, str, str]
 """Change of units, and their current and new sets of reasons, joined by ``+``; empty for bronze."""
 
 
@@ -94,7 +94,7 @@ class Counts:
     chosen: int = 0  # rows that were chosen to be judged, including closed dead letters
     judged: int = 0  # units that were judged, or counted as not judged
     moves: dict[Move, Tally] = field(default_factory=dict)
-    days: Counter[tuple[int | None, Change]] = field(default_factory=Counter)  # by landing day, in days since 1970
+    days: Counter[tuple[int | None, Effect]] = field(default_factory=Counter)  # by landing day, in days since 1970
     # Units of batches that would be split, by set of reasons; empty for bronze.
     split_units: Counter[str] = field(default_factory=Counter)
 
@@ -111,7 +111,7 @@ class Counts:
         self.days.update(other.days)
         self.split_units.update(other.split_units)
 
-    def units(self, change: Change) -> int:
+    def units(self, change: Effect) -> int:
         """Return the number of units with a change."""
         return sum(tally.units for move, tally in self.moves.items() if move[0] is change)
 
@@ -134,9 +134,9 @@ class Forecast:
         """Whether only some rows were judged."""
         return self.bronze.sampled or self.dead_letters.sampled
 
-    def days(self) -> dict[date | None, Counter[Change]]:
+    def days(self) -> dict[date | None, Counter[Effect]]:
         """Return units by landing day (UTC), oldest first, units without a time last."""
-        found: dict[int | None, Counter[Change]] = {}
+        found: dict[int | None, Counter[Effect]] = {}
         for counts in (self.bronze, self.dead_letters):
             for (day, change), units in counts.days.items():
                 found.setdefault(day, Counter())[change] += units
@@ -232,14 +232,14 @@ class _Readings:
         bad = pa.concat_arrays([each.bad.positions for each in judged]).to_numpy()
         order = np.argsort(bad)
         reasons = pa.concat_arrays([each.bad.reasons for each in judged]).take(pa.array(order))
-        moves = [(Change.TO_DEAD_LETTERS, "", each) for each in reason_sets(reasons)]
+        moves = [(Effect.TO_DEAD_LETTERS, "", each) for each in reason_sets(reasons)]
         _count(counts, moves, rows.take(pa.array(bad[order])), lambda index: (reasons, index))
         good = np.ones(rows.num_rows, bool)
         good[bad] = False
         if stay := rows.num_rows - len(bad):
-            counts.moves[Change.STAYS, "", ""] = Tally(stay)
+            counts.moves[Effect.STAYS, "", ""] = Tally(stay)
             for each in pc.value_counts(_days(rows).filter(pa.array(good))).to_pylist():
-                counts.days[each["values"], Change.STAYS] += each["counts"]
+                counts.days[each["values"], Effect.STAYS] += each["counts"]
         return counts
 
     def unseen(self) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
     now = reason_sets(rows.column(REASONS))
     raws: Any = rows.column(RAW).to_pylist()
     landed_so = pc.equal(rows.column(ATTEMPT), 1).fill_null(True).to_pylist() if ATTEMPT in rows.schema.names else None
-    moves: list[Move] = [(Change.STAYS, old, old) for old in now]
+    moves: list[Move] = [(Effect.STAYS, old, old) for old in now]
     records: list[int] = []
     for index, (old, raw) in enumerate(zip(now, raws, strict=True)):
         codes = old.split("+")
@@ -280,27 +280,27 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
         if is_batch and not WITHOUT_BYTES.isdisjoint(codes):
             continue
         if raw is None:
-            moves[index] = (Change.NOT_JUDGED, old, old)
+            moves[index] = (Effect.NOT_JUDGED, old, old)
         elif not is_batch:
             records.append(index)
         elif isinstance(found := split(raw, judge.limits.record_bytes), Refused):
             # A replay keeps the reason of gzip that cannot be unpacked.
             if found.code != old and not (Reason.UNDECODABLE in codes and raw.startswith(_GZIP_MAGIC)):
-                moves[index] = (Change.OTHER_REASONS, old, found.code.value)
+                moves[index] = (Effect.OTHER_REASONS, old, found.code.value)
         else:
-            moves[index] = (Change.SPLIT, old, "")
+            moves[index] = (Effect.SPLIT, old, "")
             for judged in judge.judge(raw):
                 counts.split_units[""] += len(judged.good)
                 counts.split_units.update(reason_sets(judged.bad.reasons))
     shown: dict[int, Any] = {}
     for together in judge.judge_units([raws[index] for index in records]):
         for unit in together.good_of:
-            moves[records[unit]] = (Change.TO_BRONZE, now[records[unit]], "")
+            moves[records[unit]] = (Effect.TO_BRONZE, now[records[unit]], "")
         reasons = together.judged.bad.reasons
         for row, (unit, new) in enumerate(zip(together.bad_of, reason_sets(reasons), strict=True)):
             index = records[unit]
             if new != now[index]:
-                moves[index] = (Change.OTHER_REASONS, now[index], new)
+                moves[index] = (Effect.OTHER_REASONS, now[index], new)
                 shown[index] = reasons, row
     of_rows = rows.column(REASONS)
     _count(counts, moves, rows, lambda index: shown.get(index, (of_rows, index)))
@@ -314,7 +314,7 @@ def _count(
     counts.days.update(zip(_days(rows).to_pylist(), (move[0] for move in moves), strict=True))
     counts.moves.update({move: Tally(units) for move, units in Counter(moves).items()})
     for index, move in enumerate(moves):
-        if move[0] is Change.STAYS or len(examples := counts.moves[move].examples) == MAX_EXAMPLES:
+        if move[0] is Effect.STAYS or len(examples := counts.moves[move].examples) == MAX_EXAMPLES:
             continue
         column, at = reasons(index)
         listed = column[at].as_py() or [{}]

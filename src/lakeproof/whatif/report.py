@@ -9,19 +9,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakeproof.streams import printable
-from lakeproof.whatif.forecast import Change, Counts, Example, Forecast, Move
+from lakeproof.whatif.forecast import Counts, Effect, Example, Forecast, Move
 from lakeproof.wording import count_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WORDS = {
-    Change.TO_DEAD_LETTERS: "bronze → dead letters",
-    Change.TO_BRONZE: "dead letters → bronze",
-    Change.SPLIT: "batches → split",
-    Change.OTHER_REASONS: "other reasons",
-    Change.STAYS: "stay dead letters",
-    Change.NOT_JUDGED: "not judged",
+    Effect.TO_DEAD_LETTERS: "bronze → dead letters",
+    Effect.TO_BRONZE: "dead letters → bronze",
+    Effect.SPLIT: "batches → split",
+    Effect.OTHER_REASONS: "other reasons",
+    Effect.STAYS: "stay dead letters",
+    Effect.NOT_JUDGED: "not judged",
 }
 _LONGEST = 100
 
@@ -42,7 +42,7 @@ def show(found: Forecast, console: "Console") -> None:
         console.print(table)
     for line in _of_batches(found):
         say(line)
-    if len(days := found.days()) > 1 and any(change is not Change.STAYS for each in days.values() for change in each):
+    if len(days := found.days()) > 1 and any(change is not Effect.STAYS for each in days.values() for change in each):
         console.print(_days(found))
     for line in _summary(found):
         say(line)
@@ -93,7 +93,7 @@ def as_json(found: Forecast) -> str:
         ],
         "split": {"bronze": units.pop("", 0), "dead_letters": units},
         "days": [
-            {"day": None if day is None else day.isoformat()} | {change: each[change] for change in Change}
+            {"day": None if day is None else day.isoformat()} | {change: each[change] for change in Effect}
             for day, each in found.days().items()
         ],
         "unseen": list(found.unseen),
@@ -107,7 +107,7 @@ def _moves(found: Forecast) -> Iterator[tuple[Counts, Move, Any]]:
         (counts, move, tally) for counts in (found.bronze, found.dead_letters) for move, tally in counts.moves.items()
     )
     order = list(_WORDS)
-    told = (each for each in both if each[1] != (Change.STAYS, "", ""))
+    told = (each for each in both if each[1] != (Effect.STAYS, "", ""))
     yield from sorted(told, key=lambda each: (order.index(each[1][0]), -each[2].units, each[1]))
 
 
@@ -129,7 +129,7 @@ def scope(found: Forecast) -> Iterator[str]:
 
 def _reasons(move: Move) -> str:
     change, old, new = move
-    return f"{old} → {new}" if change is Change.OTHER_REASONS else new if change is Change.TO_DEAD_LETTERS else old
+    return f"{old} → {new}" if change is Effect.OTHER_REASONS else new if change is Effect.TO_DEAD_LETTERS else old
 
 
 def _example(example: Example) -> str:
@@ -143,7 +143,7 @@ def _listed(units: dict[str, int]) -> str:
 
 def _days(found: Forecast) -> Table:
     days = found.days()
-    shown = [change for change in Change if change is not Change.STAYS and any(each[change] for each in days.values())]
+    shown = [change for change in Effect if change is not Effect.STAYS and any(each[change] for each in days.values())]
     table = Table("landed on (UTC)", "units", *(_WORDS[change] for change in shown), box=None, pad_edge=False)
     for day, each in days.items():
         counts = [sum(each.values()), *(each[change] for change in shown)]
@@ -156,8 +156,8 @@ def _summary(found: Forecast) -> Iterator[str]:
     if not found.bronze.judged and not found.dead_letters.judged:
         yield f"Nothing has landed of {found.contract.stream}."
         return
-    bad, good = found.bronze.units(Change.TO_DEAD_LETTERS), found.dead_letters.units(Change.TO_BRONZE)
-    good += found.dead_letters.units(Change.SPLIT)
+    bad, good = found.bronze.units(Effect.TO_DEAD_LETTERS), found.dead_letters.units(Effect.TO_BRONZE)
+    good += found.dead_letters.units(Effect.SPLIT)
     if bad:
         yield (
             f"{count_of(bad, 'row')} of bronze would be {'a dead letter' if bad == 1 else 'dead letters'}. What is in "

@@ -13,7 +13,7 @@ from lakeproof.wording import count_of
 from reader.connect import Session
 from reader.dead_letters.export import INDEX, export
 from reader.dead_letters.report import write_counts
-from reader.dead_letters.selection import Selection
+from reader.dead_letters.selection import LetterSelection
 from reader.letters import LetterState
 from reader.output import Format
 
@@ -39,7 +39,7 @@ def show_or_export(
         raise UnavailableError(
             f"The stream {stream} has no dead letters: {name} does not exist yet.", "Run the consumer."
         )
-    selection = Selection(session, stream, states, where)
+    selection = LetterSelection(session, stream, states, where)
     if target is None:
         counts = selection.count(_TOP if output_format is Format.TABLE else _ALL)
         write_counts(counts, stream, states, output_format, sys.stdout)

@@ -71,7 +71,7 @@ class Counts:
     distinct_keys: int
 
 
-class Selection:
+class LetterSelection:
     """Dead letters of a stream in the given states that meet a condition in SQL."""
 
     def __init__(self, session: Session, stream: str, states: Sequence[LetterState], where: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from lakeproof.contracts import Contract
 from lakeproof.state.lease import QueryState
-from lakeproof.state.proofs import Outcome, Proof
+from lakeproof.state.proofs import Proof, ProofOutcome
 from lakeproof.wording import are, count_of
 from reader.page.ledgers import Storm
 from reader.page.model import Ledger, Level, Problem
@@ -95,7 +95,7 @@ def _proof(facts: Facts) -> Iterator[Problem]:
     if proof is None:
         text = f"Nothing was proven yet: run `reader verify {facts.contract.stream}`"
         yield Problem(text, level=Level.NOTE)
-    elif proof.outcome is Outcome.FAILED:
+    elif proof.outcome is ProofOutcome.FAILED:
         yield Problem(f"The last proof found {count_of(proof.faults, 'fault')}", proof.proven_at)
     elif proof.proven_at < datetime.now(UTC) - _PROOF_AGE:
         yield Problem("The last proof is more than a day old", proof.proven_at)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Kind, Proof
+from lakeproof.state.proofs import Proof, ProofKind
 from lakeproof.tables.names import stream_tables
 from reader.verify.book.book import Book
 from reader.verify.findings import Finding
@@ -82,7 +82,7 @@ class Scope:
     @cached_property
     def book(self) -> Book:
         """The book of proofs; by default one without proofs."""
-        return self.opened or Book(self.settings, self.session, self.stream, Kind.ALL)
+        return self.opened or Book(self.settings, self.session, self.stream, ProofKind.ALL)
 
     @cached_property
     def catalog(self) -> "Catalog":

@@ -23,7 +23,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.tables.names import stream_tables
 from reader.connect import connect
 from reader.verify import registry
@@ -55,13 +55,13 @@ def verify(
     stream: str | None = None,
     values: bool = False,
     receipts: Path | None = None,
-    kind: Kind = Kind.ALL,
+    kind: ProofKind = ProofKind.ALL,
     sample: int | None = None,
 ) -> list[Verification]:
     """Verify a stream, or all streams with a contract and tables, and show progress on a terminal.
 
-    By default, everything is proven; with ``Kind.NEW``, the additions since the last clean proof, as recorded in the
-    book in the state database. With `values`, the values of all bronze rows that are read, or of a random `sample`,
+    By default, everything is proven; with ``ProofKind.NEW``, the additions since the last clean proof, as recorded in
+    the book in the state database. With `values`, the values of all bronze rows that are read, or of a random `sample`,
     are compared with the landed bytes. With a file of the collector's `receipts`, each receipt is looked up. Raises
     CannotCheckError if a required resource cannot be read.
     """
@@ -91,7 +91,7 @@ def verify(
         raise failure(f"Could not check. {error.message}", error.hint) from error
 
 
-def _verify_stream(scope: Scope, kind: Kind) -> Verification:
+def _verify_stream(scope: Scope, kind: ProofKind) -> Verification:
     for _ in range(_TRIES):
         found = _proven(replace(scope, opened=Book(scope.settings, scope.session, scope.stream, kind)))
         if found:

@@ -9,7 +9,7 @@ from types import FrameType
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.streams import printable
 from lakeproof.wording import count_of
 from reader.verify.check import Verification
@@ -46,7 +46,7 @@ def follow(
             began = monotonic()
             try:
                 is_proving = True
-                found = verify(settings, stream, values, kind=Kind.NEW, sample=sample)
+                found = verify(settings, stream, values, kind=ProofKind.NEW, sample=sample)
                 is_proving, has_proven = False, True
                 code = int(not all(each.clean for each in found))
                 for each in found:

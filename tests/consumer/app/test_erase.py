@@ -33,7 +33,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_tables
@@ -140,7 +140,7 @@ def test_everything_else_is_as_if_they_had_never_landed(erased: tuple[Lakes, Era
 def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
     lakes, _, done = erased
     settings = lakes.landing.of(lakes.settings)
-    for kind in (Kind.NEW, Kind.ALL):
+    for kind in (ProofKind.NEW, ProofKind.ALL):
         found = verify(settings, STREAM, kind=kind)
         check_clean_of_erased(found)
         (removals,) = found.of("removals")
@@ -148,7 +148,7 @@ def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
     # The next run continues.
     lakes.landing.land([lakes.settings], batch(visit(50)))
     lakes.drain(lakes.settings)
-    check_clean_of_erased(verify(settings, STREAM, kind=Kind.NEW))
+    check_clean_of_erased(verify(settings, STREAM, kind=ProofKind.NEW))
     assert lakes.erase().rows == {}
 
 

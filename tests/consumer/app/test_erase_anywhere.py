@@ -51,7 +51,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.state.lease import LeaseHeldError
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.storage.s3 import s3_client
 from reader.verify.findings import Status
 
@@ -111,7 +111,7 @@ def check_as_if_never_landed(lakes: Lakes) -> None:
     """Check that other rows are as in the lake without the person, and that verify finds erased units, no faults."""
     for table in (*TABLES, "gold.spent"):
         assert same(lakes.settings, table) == same(lakes.control, table), table
-    for kind in (Kind.NEW, Kind.ALL):
+    for kind in (ProofKind.NEW, ProofKind.ALL):
         found = verify(lakes.settings, "visits", kind=kind)
         results = [result for each in found.results.values() for result in each]
         wrong = [(result.name, result.faults, result.problems) for result in results if not result.clean]

@@ -50,7 +50,7 @@ from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.lease import Lease
-from lakeproof.state.proofs import Kind, Outcome, Proof, record
+from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome, record
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.schemas import ensure_tables
 
@@ -260,7 +260,7 @@ def test_the_metrics_of_files(lake_settings: Settings, session_of: SessionOf) ->
     landing = lake_settings.home / "landing" / "events"
     landing.mkdir(parents=True)
     (landing / "1.json").write_bytes(b"[" + b",".join(RECORDS) + b"]")
-    proof = Proof("events", Kind.ALL, NOON, NOON, "me@here", Outcome.FAILED, 2)
+    proof = Proof("events", ProofKind.ALL, NOON, NOON, "me@here", ProofOutcome.FAILED, 2)
     record(open_database(lake_settings.state.database), proof, [])
 
     def look(address: str) -> None:

@@ -28,7 +28,7 @@ from lakeproof.catalog import open_catalog
 from lakeproof.kafka.offsets import source_name
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings, settings_of
-from lakeproof.state.proofs import Kind, Outcome
+from lakeproof.state.proofs import ProofKind, ProofOutcome
 from lakeproof.storage.s3 import s3_client
 from lakeproof.tables.names import silver_tables
 from reader.connect import connect
@@ -154,7 +154,7 @@ class Lake:
         queries = [LayerQuery(self.settings, layer, now) for layer in layers]
         run_in_turn(self._spark, self.settings, [BronzeQuery(self.settings, STREAM, now, self.source), *queries])
 
-    def verified(self, kind: Kind = Kind.ALL) -> Verification:
+    def verified(self, kind: ProofKind = ProofKind.ALL) -> Verification:
         (found,) = verify(self.settings, STREAM, values=True, kind=kind)
         return found
 
@@ -249,8 +249,8 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made = Lake(settings, session_of(settings), "kafka" if topic else "files", topic)
     land(0, 3)
     made.fill()
-    found = made.verified(Kind.NEW)  # the last batch comes after this proof
-    assert (found.complete, found.proof and found.proof.kind) == (True, Kind.ALL)
+    found = made.verified(ProofKind.NEW)  # the last batch comes after this proof
+    assert (found.complete, found.proof and found.proof.kind) == (True, ProofKind.ALL)
     land(3, 4)
     made.fill()
     return made
@@ -263,13 +263,13 @@ def test_each_fault_is_found(lake: Lake, group: str, monkeypatch: pytest.MonkeyP
         for table, (column, value, _) in GROUPS[group].items():
             name = table if "." in table else f"{table}.{STREAM}"
             planted.enter_context(lake.changed(name, faulty(column, value)))
-        new = lake.verified(Kind.NEW)
+        new = lake.verified(ProofKind.NEW)
         is_ledger = "ledger" in GROUPS[group]  # if the ledger was changed, earlier proofs do not count
         found = new if is_ledger else lake.verified()
     assert not found.clean
     assert new.proof
-    assert new.proof.outcome is Outcome.FAILED
-    assert (new.proof.kind, new.proof.since) == ((Kind.ALL, None) if is_ledger else (Kind.NEW, 1))
+    assert new.proof.outcome is ProofOutcome.FAILED
+    assert (new.proof.kind, new.proof.since) == ((ProofKind.ALL, None) if is_ledger else (ProofKind.NEW, 1))
     told = faults_of(new)
     assert [name for name in GROUPS[group] if name not in told and name != "ledger"] == []
     landed, *tables = GROUPS[group]

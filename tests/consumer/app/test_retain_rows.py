@@ -50,7 +50,7 @@ from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.lease import LeaseHeldError, lease
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.tables.expired import Expired, expired_of
 from reader.connect import connect
 from reader.page.collect import collect
@@ -97,15 +97,15 @@ class Lake:
         catalog = open_catalog(self.settings)
         return {name: expired_of(catalog.load_table(name).properties).rows for name in EXPIRED}
 
-    def check(self, expired: dict[str, int], *kinds: Kind) -> None:
+    def check(self, expired: dict[str, int], *kinds: ProofKind) -> None:
         """Check that verify finds nothing wrong, and reports the number of expired rows."""
-        for kind in kinds or (Kind.NEW, Kind.ALL):
+        for kind in kinds or (ProofKind.NEW, ProofKind.ALL):
             found = verify(self.settings, kind=kind)
             check_clean(found)
             (removals,) = found.of("removals")
             assert {each["table"]: each["rows"] for each in removals.facts["expired"]} == expired
             (replays,) = found.of("replays")
-            if kind is Kind.ALL:
+            if kind is ProofKind.ALL:
                 facts = replays.facts
                 assert (facts["open"], facts["parked"], facts["closed"]) == (1, 1, 4)
 
@@ -164,7 +164,7 @@ def lake(filled: Lake) -> Lake:
         with pytest.raises(KilledError):
             filled.retain()
     assert {table: content(settings, table) for table in EXPIRED} == before
-    check_clean(verify(settings, kind=Kind.NEW))
+    check_clean(verify(settings, kind=ProofKind.NEW))
     with pytest.MonkeyPatch.context() as patch:
         commit = appending._commit
 
@@ -261,7 +261,7 @@ def test_the_stream_goes_on_and_silver_is_filled_again(lake: Lake) -> None:
     found = verify(settings)
     check_clean(found)
     assert lake.removed() == {LETTERS: 0, CONFLICTS: 2, LATE: 1}
-    check_clean(verify(settings, kind=Kind.NEW))
+    check_clean(verify(settings, kind=ProofKind.NEW))
     check_clean(verify(settings))
 
 
@@ -289,7 +289,7 @@ def test_an_erasure_takes_what_has_expired_into_account(tmp_path: Path, session_
     assert (done.found_in, done.remains) == ([], [])
     assert done.landed_files == 2
     assert made.expired() == {LETTERS: 4, CONFLICTS: 0, LATE: 0}
-    for kind in (Kind.NEW, Kind.ALL):
+    for kind in (ProofKind.NEW, ProofKind.ALL):
         assert not {(place, what) for place, what in made.faults()}, kind
     assert made.removed() == {LETTERS: 0, CONFLICTS: 1, LATE: 1}
     made.landing.land([settings], batch(order(40), order(41, kind="broken")))
@@ -354,7 +354,7 @@ def test_retention_in_a_bucket_beside_a_replay_while_answers_are_lost(
     assert (expired[CONFLICTS], expired[LATE]) == (1, 1)
     assert made.faults() == set()
     made.removed()
-    (replays,) = verify(made.settings, kind=Kind.ALL).of("replays")
+    (replays,) = verify(made.settings, kind=ProofKind.ALL).of("replays")
     assert made.expired()[LETTERS] == replays.facts["closed"] > 4
     assert made.faults() == set()
     proxy.close()

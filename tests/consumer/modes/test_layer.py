@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from consumer.modes.checkpoint import Checkpoint
 from consumer.modes.layer import ModeLayer
-from consumer.modes.plan import Plan
+from consumer.modes.plan import ModePlan
 from lakeproof.errors import UnavailableError
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.topic import Extent, Topic
@@ -27,7 +27,7 @@ def test_a_plan_whose_answer_was_lost_is_the_next_one(tmp_path: Path, monkeypatc
     layer.resume()
     begin = Checkpoint.begin
 
-    def lose_the_answer(checkpoint: Checkpoint, plan: Plan) -> None:
+    def lose_the_answer(checkpoint: Checkpoint, plan: ModePlan) -> None:
         begin(checkpoint, plan)
         raise UnavailableError("Cannot write: the connection was closed.", "Check that the server is running.")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from consumer.modes.checkpoint import Checkpoint, Commit, pinned
 from consumer.modes.kept import KeyFile, Keys, Progress, decide, follow, read_keys, write_keys
-from consumer.modes.plan import Plan, next_end, tasks_between
+from consumer.modes.plan import ModePlan, next_end, tasks_between
 from consumer.modes.sinks import KEPT, Folder
 from consumer.modes.tasks import Piece, Work, write_kept
 from consumer.modes.windows import AMOUNT, OPEN, as_final, merged, split_final, touched, windows_of
@@ -42,8 +42,8 @@ def test_a_plan_takes_each_offset_once_in_order(
     extents = {partition: Extent(0, begin.next(partition) + count) for partition, count in left.items()}
     end = next_end(begin, extents, most)
     tasks = tasks_between(begin, end, pieces)
-    plan = Plan(1, begin, end, tasks, None, 5)
-    assert Plan.from_json(plan.as_json()) == plan
+    plan = ModePlan(1, begin, end, tasks, None, 5)
+    assert ModePlan.from_json(plan.as_json()) == plan
     parts = [part for task in tasks for part in task]
     assert parts == sorted(parts, key=lambda part: (part.partition, part.start))
     total = sum(part.size for part in parts)

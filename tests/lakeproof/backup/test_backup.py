@@ -31,7 +31,7 @@ from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
 from lakeproof.backup.checks import lost_files, lost_offsets, past_ranges
 from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
-from lakeproof.backup.restore import Plan, plan_restore, restore
+from lakeproof.backup.restore import RestorePlan, plan_restore, restore
 from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app
@@ -46,7 +46,7 @@ from lakeproof.state.database import open_database, transaction
 from lakeproof.state.given_up import give_up_before
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.state.lease import LeaseHeldError, lease
-from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile, last_clean, record
+from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome, ProvenFile, last_clean, record
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.storage import StoredFile, open_storage
 
@@ -136,7 +136,7 @@ def taken(settings: Settings, keep: timedelta = WEEK) -> Folder:
     return back_up(settings, folder_at(settings, None), keep)[1]
 
 
-def actions(plan: Plan) -> dict[str, str]:
+def actions(plan: RestorePlan) -> dict[str, str]:
     return {each.name: each.action for each in plan.tables}
 
 
@@ -599,7 +599,7 @@ def test_the_state_database_goes_to_another_kind(
     BreakerLog(lake.state.database, "events").pause(
         QueryKind.STREAM, ("0", "1", "c"), {"bad": 1, "examples": [EXAMPLE]}, None
     )
-    proof = Proof("events", Kind.ALL, at, at, "me@here", Outcome.CLEAN, 0)
+    proof = Proof("events", ProofKind.ALL, at, at, "me@here", ProofOutcome.CLEAN, 0)
     file = ProvenFile("bronze.events", "file:///1.parquet", "t", 1, -(2**63))
     record(open_database(lake.state.database), proof, [file])
     for _ in range(2):  # to Postgres, and back

@@ -9,7 +9,16 @@ from tests.servers import PostgresServer
 
 from lakeproof.state import proofs
 from lakeproof.state.database import open_database, transaction
-from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile, last_clean, last_proofs, proofs_of, record
+from lakeproof.state.proofs import (
+    Proof,
+    ProofKind,
+    ProofOutcome,
+    ProvenFile,
+    last_clean,
+    last_proofs,
+    proofs_of,
+    record,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -22,9 +31,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'state.db'}"
 
 
-def proof(stream: str = "events", outcome: Outcome = Outcome.CLEAN, since: int | None = None) -> Proof:
-    kind = Kind.ALL if since is None else Kind.NEW
-    faults = 0 if outcome is Outcome.CLEAN else 2
+def proof(stream: str = "events", outcome: ProofOutcome = ProofOutcome.CLEAN, since: int | None = None) -> Proof:
+    kind = ProofKind.ALL if since is None else ProofKind.NEW
+    faults = 0 if outcome is ProofOutcome.CLEAN else 2
     return Proof(stream, kind, NOON, NOON, "me@here", outcome, faults, since, 0, {"duckdb": "1"}, {"bronze": 3})
 
 
@@ -41,8 +50,8 @@ def test_the_newest_proof_of_each_stream_is_the_last(database: str) -> None:
         1,
     ]
     assert [(each.stream, each.number, each.kind, each.since) for each in last_proofs(database)] == [
-        ("events", 2, Kind.NEW, 1),
-        ("other", 1, Kind.ALL, None),
+        ("events", 2, ProofKind.NEW, 1),
+        ("other", 1, ProofKind.ALL, None),
     ]
     (last, _) = last_proofs(database)
     assert (last.proven_at, last.proven_by, last.versions, last.reached) == (
@@ -59,13 +68,13 @@ def test_the_newest_proof_of_each_stream_is_the_last(database: str) -> None:
 def test_a_proof_that_failed_leaves_the_files_of_the_last_clean_one(database: str) -> None:
     engine = open_database(database)
     record(engine, proof(), [file("a"), file("b")])
-    record(engine, proof(outcome=Outcome.FAILED), [file("c")])
+    record(engine, proof(outcome=ProofOutcome.FAILED), [file("c")])
     with transaction(engine) as connection:
         found = last_clean(connection, "events")
     assert found
     clean, files = found
     assert (clean.number, sorted(files, key=str)) == (1, [file("a"), file("b")])
-    assert [(each.number, each.outcome, each.faults) for each in last_proofs(database)] == [(2, Outcome.FAILED, 2)]
+    assert [(each.number, each.outcome, each.faults) for each in last_proofs(database)] == [(2, ProofOutcome.FAILED, 2)]
 
 
 def test_files_are_replaced_as_a_whole(database: str) -> None:
@@ -98,7 +107,7 @@ def test_two_proofs_at_once_are_both_in_the_book(database: str) -> None:
 def test_old_proofs_go_but_not_the_last_clean_one(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs, "_KEPT_PROOFS", 3)
     engine = open_database(database)
-    for outcome in [Outcome.CLEAN, Outcome.CLEAN, *[Outcome.FAILED] * 5]:
+    for outcome in [ProofOutcome.CLEAN, ProofOutcome.CLEAN, *[ProofOutcome.FAILED] * 5]:
         record(engine, proof(outcome=outcome), [])
     with transaction(engine) as connection:
         assert [each.number for each in proofs_of(connection)] == [7, 6, 5, 2]
@@ -107,5 +116,6 @@ def test_old_proofs_go_but_not_the_last_clean_one(database: str, monkeypatch: py
 def test_the_digest_is_of_what_was_proven() -> None:
     assert proof().digest == proof().digest
     assert (
-        len({proof().digest, proof("other").digest, proof(outcome=Outcome.FAILED).digest, proof(since=1).digest}) == 4
+        len({proof().digest, proof("other").digest, proof(outcome=ProofOutcome.FAILED).digest, proof(since=1).digest})
+        == 4
     )

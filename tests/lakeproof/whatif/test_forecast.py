@@ -16,7 +16,7 @@ from consumer.sources.envelope import Envelope
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
-from lakeproof.whatif.forecast import Change, Forecast, forecast
+from lakeproof.whatif.forecast import Effect, Forecast, forecast
 
 HEAD = """\
 apiVersion: v3.2.0
@@ -115,7 +115,7 @@ def test_a_contract_that_is_put_right_takes_its_dead_letters(
         ("to_bronze", reason, ""): 2,
         ("stays", "wrong_type", "wrong_type"): 1,
     }
-    shown = found.dead_letters.moves[Change.TO_BRONZE, reason, ""].examples
+    shown = found.dead_letters.moves[Effect.TO_BRONZE, reason, ""].examples
     letters = {(each["_source"], each["_position"]): each["reasons"][0] for each in lake.letters()}
     assert len(shown) == 2
     for example in shown:
@@ -143,7 +143,7 @@ def test_rows_of_bronze_that_would_be_dead_letters_are_counted_by_reason_and_day
         "2026-11-21": {"to_dead_letters": 2, "stays": 1},
         "2026-11-22": {"to_dead_letters": 1, "stays": 1},
     }
-    first = found.bronze.moves[Change.TO_DEAD_LETTERS, "", "not_allowed"].examples[0]
+    first = found.bronze.moves[Effect.TO_DEAD_LETTERS, "", "not_allowed"].examples[0]
     assert first.source.startswith("batch-")
     assert (first.path, first.detail) == ("$.kind", '"b" is not an allowed value')
 
@@ -253,8 +253,8 @@ def test_a_sample_is_evenly_spaced_and_the_same_each_time(lake: Lake) -> None:
     assert found == ask(lake, new, 60)
     whole = ask(lake, new)
     assert not whole.sampled
-    assert whole.bronze.units(Change.TO_DEAD_LETTERS) == 150
-    assert 100 < found.bronze.scaled(found.bronze.units(Change.TO_DEAD_LETTERS)) < 200
+    assert whole.bronze.units(Effect.TO_DEAD_LETTERS) == 150
+    assert 100 < found.bronze.scaled(found.bronze.units(Effect.TO_DEAD_LETTERS)) < 200
     sources = {each["_source"] for each in lake.rows(lake.tables.bronze)}
     every_tenth = ask(lake, new, 30)
     assert every_tenth.bronze.judged == 30
@@ -327,7 +327,7 @@ def test_allowed_values_of_columns_without_the_landed_text(lake_settings: Settin
         assert (moves(found), found.unseen) == ({("stays", "", ""): 1}, ())
     found = ask(lake, more.replace("[7, 19]", "[7]").replace("[1, 2]", "[1]"))
     assert moves(found) == {("to_dead_letters", "", "not_allowed"): 1}
-    assert found.bronze.moves[Change.TO_DEAD_LETTERS, "", "not_allowed"].examples[0].path == "$.n"
+    assert found.bronze.moves[Effect.TO_DEAD_LETTERS, "", "not_allowed"].examples[0].path == "$.n"
     assert [said.partition(":")[0] for said in found.unseen] == ["total"]
 
 

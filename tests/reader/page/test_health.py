@@ -16,7 +16,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state.failures import record_failure
-from lakeproof.state.proofs import Kind, Outcome, Proof
+from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome
 from reader.page.collect import collect
 from reader.page.health import Facts, problems
 from reader.page.render import render
@@ -123,14 +123,14 @@ def test_the_first_line_says_what_is_wrong_and_since_when(
 
 
 NOW = datetime.now(UTC)
-PROOF = Proof("events", Kind.ALL, NOW, NOW, "somebody@host", Outcome.CLEAN, 0)
+PROOF = Proof("events", ProofKind.ALL, NOW, NOW, "somebody@host", ProofOutcome.CLEAN, 0)
 
 
 @pytest.mark.parametrize(
     ("proof", "said"),
     [
         (None, "Nothing was proven yet: run `reader verify events`"),
-        (replace(PROOF, outcome=Outcome.FAILED, faults=3), "The last proof found 3 faults"),
+        (replace(PROOF, outcome=ProofOutcome.FAILED, faults=3), "The last proof found 3 faults"),
         (replace(PROOF, proven_at=NOW - timedelta(days=2)), "The last proof is more than a day old"),
         (PROOF, None),
     ],

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakeproof.landing.selection import Ignored
-from lakeproof.state.proofs import Kind, Outcome, Proof
+from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome
 from reader.verify.check import Result, Verification
 from reader.verify.checks.proof import SECTION as PROOF
 from reader.verify.checks.sources import SECTION, result_of
@@ -47,13 +47,13 @@ def test_what_a_terminal_would_obey_is_shown(capsys: pytest.CaptureFixture[str])
     assert "ignored 1 file with" in out
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", ProofKind)
 @pytest.mark.parametrize(("number", "is_said"), [(0, True), (7, False)])
 def test_a_proof_that_is_not_in_the_book_is_said(
-    kind: Kind, number: int, is_said: bool, capsys: pytest.CaptureFixture[str]
+    kind: ProofKind, number: int, is_said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = datetime.now(UTC)
-    proof = Proof("events", kind, now, now, "me@here", Outcome.CLEAN, 0, number=number)
+    proof = Proof("events", kind, now, now, "me@here", ProofOutcome.CLEAN, 0, number=number)
     facts = {"kind": kind, "since": None, "why_all": None, "tables": []}
     found = Verification("events", {SECTION: (result_of(()),), PROOF: (Result(facts),)}, proof)
     write_report([found], ReportFormat.TABLE, io.StringIO())

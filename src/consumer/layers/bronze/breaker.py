@@ -15,7 +15,7 @@ from pyiceberg import expressions
 
 from consumer.iceberg.marker import Marker
 from consumer.layers.bronze.ledger import MicroBatch, Outcome
-from consumer.layers.bronze.trips import MICRO_BATCH, Example, described, ways_on
+from consumer.layers.bronze.trips import MICRO_BATCH, BadUnit, described, ways_on
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Breaker, BreakerAction
 from lakeproof.contracts.duration import duration_text
@@ -70,7 +70,7 @@ class Watch:
         marker: Marker,
         batch: MicroBatch,
         outcomes: Mapping[Outcome, int],
-        examples: Mapping[str, Example],
+        examples: Mapping[str, BadUnit],
         paused: Trip | None,
     ) -> None:
         """If too many units are bad, warn or raise PausedError, as the contract says.

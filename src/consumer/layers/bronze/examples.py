@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from consumer.layers.bronze.trips import Example
+from consumer.layers.bronze.trips import BadUnit
 from lakeproof.judge.judged import Bad
 from lakeproof.streams import printable
 from lakeproof.tables.names import SOURCE
@@ -12,7 +12,7 @@ _MOST = 8  # sets of reasons with an example, per task
 _MOST_CHARACTERS = 120
 
 
-def note_examples(known: dict[str, Example], bad: Bad, reason_sets: Sequence[str], columns: Mapping[str, Any]) -> None:
+def note_examples(known: dict[str, BadUnit], bad: Bad, reason_sets: Sequence[str], columns: Mapping[str, Any]) -> None:
     """Add an example for each set of reasons that has none yet; `columns` are the origins of the units."""
     for reasons in dict.fromkeys(reason_sets):
         if len(known) >= _MOST:
@@ -21,7 +21,7 @@ def note_examples(known: dict[str, Example], bad: Bad, reason_sets: Sequence[str
             index = reason_sets.index(reasons)
             first = bad.reasons[index].as_py()[0]
             raw = bad.raw[index].as_py()
-            known[reasons] = Example(
+            known[reasons] = BadUnit(
                 printable(columns[SOURCE][index].as_py()),
                 bad.positions[index].as_py(),
                 first["code"],

@@ -66,7 +66,7 @@ class ReplayTask:
 
 
 @dataclass(frozen=True)
-class Example:
+class LetterExample:
     """A dead letter, for people."""
 
     source: str
@@ -91,7 +91,7 @@ class Replayed:
     closed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by part and former set of reasons
     parts: dict[str, str] = field(default_factory=dict)  # the smallest source of each part
     fates: Counter[Fate] = field(default_factory=Counter)
-    examples: dict[Fate, list[Example]] = field(default_factory=dict)
+    examples: dict[Fate, list[LetterExample]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files of bronze and dead letters
 
     @property
@@ -408,7 +408,7 @@ class _Work:
         examples = self._done.examples.setdefault(key, [])
         if len(examples) < _EXAMPLES:
             raw = (letters.raws[index] or b"")[:_EXCERPT]
-            examples.append(Example(letters.sources[index], letters.positions[index], raw, reasons))
+            examples.append(LetterExample(letters.sources[index], letters.positions[index], raw, reasons))
 
     def _attempt_rows(
         self,

@@ -23,7 +23,7 @@ from consumer.iceberg.data_files import DataFile, DataFileWriter, Target
 from consumer.layers.bronze.examples import note_examples
 from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome, Sums
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
-from consumer.layers.bronze.trips import Example
+from consumer.layers.bronze.trips import BadUnit
 from consumer.row_hashes import row_hashes
 from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.source import PartT, Reader
@@ -69,7 +69,7 @@ class JudgedParts(Generic[PartT]):
     changed: list[str] = field(default_factory=list)  # sources that changed after they were judged, and were left out
     # parts whose tag is not the listed one, and which were read as they are now
     touched: list[PartT] = field(default_factory=list)
-    examples: dict[str, Example] = field(default_factory=dict)  # a bad unit for each of the first sets of reasons
+    examples: dict[str, BadUnit] = field(default_factory=dict)  # a bad unit for each of the first sets of reasons
     hashes: dict[str, str] = field(default_factory=dict)  # hash of each source's bytes as stored
     sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files
 

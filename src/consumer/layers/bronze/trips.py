@@ -10,7 +10,7 @@ _MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
-class Example:
+class BadUnit:
     """A bad unit."""
 
     source: str

@@ -24,7 +24,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.state import proofs
 from lakeproof.state.database import open_database
-from lakeproof.state.proofs import Kind, Outcome, Proof, ProvenFile
+from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome, ProvenFile
 from lakeproof.state.schema import is_current
 from lakeproof.tables.expired import Expired, expired_of
 from lakeproof.tables.names import (
@@ -81,13 +81,13 @@ class Looked:
 class Book:
     """The book of proofs for a stream, as one run of verify reads and extends it."""
 
-    def __init__(self, settings: Settings, session: Session, stream: str, kind: Kind) -> None:
+    def __init__(self, settings: Settings, session: Session, stream: str, kind: ProofKind) -> None:
         self._settings = settings
         self._session = session
         self._stream = stream
         self._began = datetime.now(UTC)
         self.kind = kind
-        self.was_asked_for_new = kind is Kind.NEW
+        self.was_asked_for_new = kind is ProofKind.NEW
         self._base: Proof | None = None
         self._known: dict[str, dict[str, ProvenFile]] = {}
         self._files: list[ProvenFile] = []
@@ -102,7 +102,7 @@ class Book:
     @property
     def since(self) -> Proof | None:
         """The proof that is continued; None if everything is proven."""
-        return self._base if self.kind is Kind.NEW else None
+        return self._base if self.kind is ProofKind.NEW else None
 
     @property
     def proven(self) -> Reach:
@@ -118,7 +118,7 @@ class Book:
             has_removals = catalog.table_exists(names.removals)
             expired = self._expired(catalog)
         self.removals = Removals(
-            self._session, names, exists=has_removals, expired=expired, is_trusted=self.kind is Kind.NEW
+            self._session, names, exists=has_removals, expired=expired, is_trusted=self.kind is ProofKind.NEW
         )
         self.removals.load(has_attempts=has_attempts)
         self._find_base(catalog, names)
@@ -126,8 +126,8 @@ class Book:
             self._base = None
             self._known.clear()
             self.why = f"{names.ledger} has other rows than were proven: it was restored, or changed"
-        if not self.since and self.kind is Kind.NEW:
-            self.kind = Kind.ALL
+        if not self.since and self.kind is ProofKind.NEW:
+            self.kind = ProofKind.ALL
         booked = {names.bronze: "bronze", names.dead_letters: "dead_letters"}
         self.prove(catalog, names.ledger, self.reach, column="micro_batch_id")
         for name in (names.bronze, names.dead_letters, names.attempts):
@@ -297,7 +297,7 @@ class Book:
             self._began,
             datetime.now(UTC),
             f"{_user()}@{platform.node()}",
-            Outcome.CLEAN if clean else Outcome.FAILED,
+            ProofOutcome.CLEAN if clean else ProofOutcome.FAILED,
             faults,
             base.number if base else None,
             versions={name: version(name) for name in ("lakeproof", "duckdb", "pyiceberg")},

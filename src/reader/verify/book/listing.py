@@ -5,7 +5,7 @@ from typing import TextIO
 
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Outcome, Proof, proofs_of
+from lakeproof.state.proofs import Proof, ProofOutcome, proofs_of
 from reader.output import console, print_counts
 from reader.verify.book.book import read_book
 
@@ -51,10 +51,10 @@ def _print(found: list[Proof]) -> None:
     out, grid = console(), Table("stream", "proof", "of", "result", "finished (UTC)", "seconds", "by", "digest")
     for proof in found[:_SHOWN]:
         of = f"since {proof.since}" if proof.since else "all"
-        result = "clean" if proof.outcome is Outcome.CLEAN else f"failed: {proof.faults:,}"
+        result = "clean" if proof.outcome is ProofOutcome.CLEAN else f"failed: {proof.faults:,}"
         seconds = f"{(proof.proven_at - proof.began_at).total_seconds():,.1f}"
         when = f"{proof.proven_at:%Y-%m-%d %H:%M:%S}"
-        style = "" if proof.outcome is Outcome.CLEAN else "red"
+        style = "" if proof.outcome is ProofOutcome.CLEAN else "red"
         grid.add_row(
             proof.stream, str(proof.number), of, Text(result, style), when, seconds, proof.proven_by, proof.digest[:12]
         )

@@ -3,7 +3,7 @@
 It runs last: the checks of layers prove their tables against the book, each after reading its marker.
 """
 
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from reader.verify.book.book import NO_PROOF
 from reader.verify.check import Check, Result, Scope, Section
 
@@ -31,7 +31,7 @@ def check(scope: Scope) -> tuple[Result, ...]:
 
 
 def _rows(result: Result) -> list[tuple[str | int, ...]]:
-    if result.facts["kind"] == Kind.ALL:
+    if result.facts["kind"] == ProofKind.ALL:
         return []  # all data files were read
     return [(each["table"], each["files"], each["files_read"], each["how"]) for each in result.facts["tables"]]
 

@@ -16,7 +16,7 @@ from tests.reader.lake import Run
 from tests.reader.verify.book.test_new import NEW, BookLake, made
 
 from lakeproof.settings import Settings
-from lakeproof.state.proofs import Kind, Outcome, last_proofs
+from lakeproof.state.proofs import ProofKind, ProofOutcome, last_proofs
 
 PAGE = "docs/operations/proofs.md"
 
@@ -65,7 +65,7 @@ def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environmen
         assert process.wait(120) == 0
     assert all(re.fullmatch(r"\S+ \S+ events: clean; .* read in [\d.]+ s \(proof \d+\)\n", line) for line in lines)
     (last,) = last_proofs(lake.settings.state.database)
-    assert (last.kind, last.outcome) == (Kind.NEW, Outcome.CLEAN)
+    assert (last.kind, last.outcome) == (ProofKind.NEW, ProofOutcome.CLEAN)
 
 
 def test_a_follower_that_is_stopped_within_a_proof_leaves_nothing(lake: BookLake, environment: dict[str, str]) -> None:

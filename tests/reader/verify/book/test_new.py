@@ -14,7 +14,7 @@ from tests.selection import first_by_default
 
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.database import open_database
-from lakeproof.state.proofs import Kind, Outcome, last_proofs
+from lakeproof.state.proofs import ProofKind, ProofOutcome, last_proofs
 from lakeproof.storage.local import local_path
 from reader.verify.book import book
 from reader.verify.check import Verification
@@ -34,7 +34,7 @@ class BookLake(SilverLake):
         super().__init__(settings)
         open_database(settings.state.database).dispose()
         self.take(3, OLD)
-        self.base = self.proven(Kind.NEW)
+        self.base = self.proven(ProofKind.NEW)
         self.take(4, NEW)
 
     def take(self, number: int, content: bytes) -> None:
@@ -43,7 +43,7 @@ class BookLake(SilverLake):
         self.consume(micro_batch=number)
         self.decide(0 if number == 3 else number, number + 1)
 
-    def proven(self, kind: Kind = Kind.NEW) -> Verification:
+    def proven(self, kind: ProofKind = ProofKind.NEW) -> Verification:
         (found,) = verify(self.settings, "events", kind=kind)
         return found
 
@@ -170,7 +170,7 @@ def test_proofs_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "bronze.events other rows than were proven" in told(lake.proven())  # its modification time has changed
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert lake.proven().clean
-    by_all = told(lake.proven(Kind.ALL))
+    by_all = told(lake.proven(ProofKind.ALL))
     assert "bronze.events data files with other rows than were proven" in by_all
     assert path.name in by_all
     path.write_bytes(content)
@@ -250,7 +250,7 @@ def test_each_fault_in_a_table_is_found(lake: BookLake, table: str, change: Chan
     found = lake.proven()
     assert expected in told(found)
     assert found.proof
-    assert (found.proof.kind, found.proof.outcome, found.proof.since) == (Kind.NEW, Outcome.FAILED, 1)
+    assert (found.proof.kind, found.proof.outcome, found.proof.since) == (ProofKind.NEW, ProofOutcome.FAILED, 1)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.proofs import Kind
+from lakeproof.state.proofs import ProofKind
 from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import EXPIRED, silver_tables
 from lakeproof.tables.schemas import (
@@ -106,7 +106,7 @@ class Lake:
         path = tmp_path / "receipts.jsonl"
         path.write_text("".join(json.dumps({"topic": topic, "partition": 0, "offset": at}) + "\n" for at in offsets))
         with connect(self.settings) as session:
-            book = Book(self.settings, session, "clickstream", Kind.ALL)
+            book = Book(self.settings, session, "clickstream", ProofKind.ALL)
             book.open(self.catalog, self.contract, of_topic=True)
             (found,) = receipts_module.check(Scope(self.settings, session, "clickstream", receipts=path, opened=book))
             return found
