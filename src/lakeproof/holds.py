@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeproof.contracts.read.names import is_identifier
+from lakeproof.documents.names import is_identifier
 from lakeproof.errors import UsageError
 from lakeproof.references import GoneError, Metadata, change_tag, current, newest_metadata, snapshot_of, tag_of
 from lakeproof.wording import count_of

@@ -19,9 +19,9 @@ from lakeproof.contracts.diff import Change, Compatibility, changes, compatibili
 from lakeproof.contracts.duration import horizon_text
 from lakeproof.contracts.infer.contract import infer
 from lakeproof.contracts.json_schema import json_schema
-from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.read.odcs import contract_text, parse_contract, unjudged
 from lakeproof.contracts.rules.expression import fields_in
+from lakeproof.documents.names import is_identifier
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import Settings, load_settings
 from lakeproof.storage.local import local_path

@@ -9,9 +9,9 @@ from typing import Any
 
 from lakeproof.contracts.model import Bound, Constraints, DecimalType, PrimitiveType, Type, type_name
 from lakeproof.contracts.pattern import PatternError, portable
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.times import TIME_OPTIONS
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _RANGE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _TEXT = ("minLength", "maxLength", "pattern")

@@ -5,8 +5,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from lakeproof.contracts.model import ISO_8601, PrimitiveType, TimeForm, TimeFormat, Type
-from lakeproof.contracts.read.problems import Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import Problems
+from lakeproof.documents.source import YamlPath
 
 FORMAT, HAS_ZONE, ZONE = TIME_OPTIONS = ("format", "timezone", "defaultTimezone")
 _UTC = ("UTC", "Etc/UTC")

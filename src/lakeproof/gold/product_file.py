@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import DecimalType, Field, ObjectType, PrimitiveType, type_name
-from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems, located_at, read_document, validated
-from lakeproof.contracts.read.source import YamlPath, read_source
+from lakeproof.documents.names import identifier
+from lakeproof.documents.problems import ContractError, Problems, located_at, read_document, validated
+from lakeproof.documents.source import YamlPath, read_source
 from lakeproof.errors import UsageError, expected
 from lakeproof.gold.model import (
     WINDOW_DAY,

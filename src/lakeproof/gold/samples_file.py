@@ -11,9 +11,9 @@ from pydantic import Field as Limits
 from lakeproof.contracts.contract import Contract
 from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.model import Field, PrimitiveType, type_name
-from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems, read_document, validated
-from lakeproof.contracts.read.source import YamlPath, read_source
+from lakeproof.documents.names import identifier
+from lakeproof.documents.problems import ContractError, Problems, read_document, validated
+from lakeproof.documents.source import YamlPath, read_source
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_DAY, WINDOW_END, WINDOW_START, Kind, Product
 from lakeproof.gold.product_file import (

@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_duration
-from lakeproof.contracts.read.problems import ContractError
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError
+from lakeproof.documents.source import YamlPath
 from lakeproof.gold.model import Window
 
 MAX_OVERLAP = 1_440  # maximum number of windows that contain a record: windows of a day that start every minute

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lakeproof.catalog import table_or_none
 from lakeproof.contracts import Contract, contract_text, parse_contract
 from lakeproof.contracts.diff import Change, changes
-from lakeproof.contracts.read.names import OTHER_TABLES
+from lakeproof.documents.names import OTHER_TABLES
 from lakeproof.errors import UsageError
 from lakeproof.history.applied import Applied, applied_contracts, record
 from lakeproof.settings import Settings

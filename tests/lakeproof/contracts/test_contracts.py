@@ -25,7 +25,7 @@ from lakeproof.contracts import (
     load_contract,
     parse_contract,
 )
-from lakeproof.contracts.read.names import OTHER_TABLES
+from lakeproof.documents.names import OTHER_TABLES
 from lakeproof.errors import UsageError
 from lakeproof.tables.names import silver_tables, stream_tables
 

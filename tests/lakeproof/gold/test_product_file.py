@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lakeproof.gold.products import CONTRACT, PRODUCT, contract_of, product
 
-from lakeproof.contracts.read.source import RefusedError
+from lakeproof.documents.source import RefusedError
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Aggregate, Publish, Sink, SinkKind, Window
 from lakeproof.gold.product_file import load_product, load_products, parse_product, product_names

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +27,24 @@ from lakeproof.settings import Settings
 from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
 
-if TYPE_CHECKING:
-    from consumer.layers.gold.sessions import Sessions
-
 _DAY = 86_400_000_000
 _EARLIEST = -(1 << 62)
 _MAX_SPANS = 100
 _NUMBER = "_number"
 _MAX_WINDOWS = 1_000_000
 """Maximum number of windows that are sent to every task; beyond it, all windows between them count as touched."""
+
+
+class Touched(Protocol):
+    """Windows or sessions that new rows touch."""
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Return the rows, given with start and keys of a window, that are in one of the windows."""
+        ...
+
+    def start_spans(self, product: Product) -> list[Span]:
+        """Return the spans of their starts, ascending and without overlaps."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -217,7 +226,7 @@ def old_rows(
     name: str,
     snapshot_id: int,
     product: Product,
-    windows: "Windows | Sessions",
+    windows: Touched,
 ) -> OldRows:
     """Return the rows of windows in a snapshot of a product's table."""
     spans = windows.start_spans(product)

@@ -14,8 +14,8 @@ from typing import Any
 
 from lakeproof.contracts.infer.observed import MAX_VALUES, TIMES, Observed, Token
 from lakeproof.contracts.model import TimeFormat
-from lakeproof.contracts.read.names import is_identifier
 from lakeproof.contracts.times import FORMAT, ZONE
+from lakeproof.documents.names import is_identifier
 
 Property = dict[str, Any]  # a property of the Open Data Contract Standard, or the type of items or map values
 

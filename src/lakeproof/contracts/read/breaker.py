@@ -10,8 +10,8 @@ from open_data_contract_standard.model import CustomProperty
 from lakeproof.contracts.duration import FORM, FORM_HINT, duration_text, read_duration
 from lakeproof.contracts.model import DEFAULT_BREAKER, Breaker, BreakerAction
 from lakeproof.contracts.read.custom_properties import BREAKER, custom_values, one_of
-from lakeproof.contracts.read.problems import ContractError, Problems, near
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems, near
+from lakeproof.documents.source import YamlPath
 
 MICRO_BATCH = "micro-batch"
 MAX_OVER = timedelta(days=7)  # the ledger of this time is read when a consumer starts

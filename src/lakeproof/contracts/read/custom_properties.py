@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from open_data_contract_standard.model import CustomProperty
 
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 

@@ -8,8 +8,8 @@ from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.model import Derived, DerivedFrom, Field, PrimitiveType, Type, type_name
 from lakeproof.contracts.read.custom_properties import DERIVED, custom_values
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _FORM = re.compile(r"([A-Za-z]+)(?:\(([A-Za-z][A-Za-z0-9_]*)\))?")
 _FORMS = {

@@ -8,8 +8,8 @@ from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.model import Constraints, DecimalType, Expected, PrimitiveType, Type, type_name
 from lakeproof.contracts.read.custom_properties import ANOMALY_ABOVE, ANOMALY_BELOW, custom_values
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 _NUMBERS = (PrimitiveType.INT, PrimitiveType.LONG, PrimitiveType.FLOAT, PrimitiveType.DOUBLE)

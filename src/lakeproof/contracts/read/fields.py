@@ -10,10 +10,10 @@ from lakeproof.contracts.model import ISO_8601, DecimalType, Field, ListType, Ma
 from lakeproof.contracts.read.derived import read_derived
 from lakeproof.contracts.read.expected import read_expected
 from lakeproof.contracts.read.lifecycle import read_lifecycle
-from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.times import read_time
+from lakeproof.documents.names import identifier
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)", re.ASCII)
 _MAX_DECIMAL_PRECISION = 38

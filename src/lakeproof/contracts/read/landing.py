@@ -7,8 +7,8 @@ from open_data_contract_standard.model import CustomProperty, Server
 from lakeproof.addresses import folder_or_address
 from lakeproof.contracts.model import Landing
 from lakeproof.contracts.read.custom_properties import LANDING, custom_values
-from lakeproof.contracts.read.problems import ContractError, Problems, near
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems, near
+from lakeproof.documents.source import YamlPath
 from lakeproof.errors import UsageError
 
 _SERVERS = "servers"

@@ -6,9 +6,9 @@ from typing import Any
 from open_data_contract_standard.model import SchemaProperty
 
 from lakeproof.contracts.read.custom_properties import DROPPED, RENAMED_FROM, custom_values
-from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.names import identifier
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from open_data_contract_standard.model import CustomProperty
 
 from lakeproof.contracts.maintenance import Maintenance
 from lakeproof.contracts.read.custom_properties import MAINTENANCE, custom_values
-from lakeproof.contracts.read.problems import ContractError, Problems, located_at, near, validated
+from lakeproof.documents.problems import ContractError, Problems, located_at, near, validated
 from lakeproof.errors import expected
 
 if TYPE_CHECKING:

@@ -16,8 +16,11 @@ from lakeproof.contracts.read.derived import check_derived
 from lakeproof.contracts.read.fields import read_fields
 from lakeproof.contracts.read.landing import read_landing
 from lakeproof.contracts.read.maintenance import read_maintenance
-from lakeproof.contracts.read.names import OTHER_TABLES, RESERVED, identifier
-from lakeproof.contracts.read.problems import (
+from lakeproof.contracts.read.retention import read_retention
+from lakeproof.contracts.read.silver import read_silver
+from lakeproof.contracts.rules.quality import read_rules
+from lakeproof.documents.names import OTHER_TABLES, RESERVED, identifier
+from lakeproof.documents.problems import (
     ContractError,
     Problems,
     located_at,
@@ -25,10 +28,7 @@ from lakeproof.contracts.read.problems import (
     read_document,
     validated,
 )
-from lakeproof.contracts.read.retention import read_retention
-from lakeproof.contracts.read.silver import read_silver
-from lakeproof.contracts.read.source import YamlPath, read_source
-from lakeproof.contracts.rules.quality import read_rules
+from lakeproof.documents.source import YamlPath, read_source
 from lakeproof.errors import UsageError, expected
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from open_data_contract_standard.model import CustomProperty
 from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
 from lakeproof.contracts.model import Removable, Retention
 from lakeproof.contracts.read.custom_properties import RETENTION, custom_values
-from lakeproof.contracts.read.problems import ContractError, Problems, near
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems, near
+from lakeproof.documents.source import YamlPath
 
 _ARCHIVE = "archive"
 _EXAMPLE = (

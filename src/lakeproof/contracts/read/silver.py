@@ -8,8 +8,8 @@ from open_data_contract_standard.model import CustomProperty
 from lakeproof.contracts.duration import FORM, FORM_HINT, UNBOUNDED, read_duration
 from lakeproof.contracts.model import Field, Silver, SilverStrategy
 from lakeproof.contracts.read.custom_properties import SILVER_HORIZON, SILVER_STRATEGY, custom_values, one_of
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _HORIZON = timedelta(days=7)
 

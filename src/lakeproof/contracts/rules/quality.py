@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from open_data_contract_standard.model import DataQuality, SchemaProperty
 
 from lakeproof.contracts.model import Field
-from lakeproof.contracts.read.names import identifier
-from lakeproof.contracts.read.problems import ContractError, Problems
-from lakeproof.contracts.read.source import YamlPath
 from lakeproof.contracts.rules.expression import Rule
+from lakeproof.documents.names import identifier
+from lakeproof.documents.problems import ContractError, Problems
+from lakeproof.documents.source import YamlPath
 
 _TYPES = ("library", "text", "sql", "custom")
 _EXPECTATIONS = (

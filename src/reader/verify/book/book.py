@@ -41,21 +41,20 @@ from reader.connect import Session
 from reader.verify.book.files import data_files
 from reader.verify.book.hashes import (
     HASHES,
-    Reach,
     Total,
     drop_hashes,
     other_than_booked,
-    reach_of,
     read_hashes,
     read_times,
     total_of,
     totals_by_file,
 )
-from reader.verify.book.since import since_views
 from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.spans import Span
 from reader.verify.tables.layers import FoundT, read_state
+from reader.verify.tables.reach import Reach, reach_of
 from reader.verify.tables.removals import Removals
+from reader.verify.tables.since import since_views
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -16,13 +16,13 @@ from lakeproof.tables.expired import Expired
 from lakeproof.tables.names import MICRO_BATCH_ID, SilverTables, silver_query, silver_tables
 from lakeproof.wording import are
 from reader.connect import Session
-from reader.verify.book.hashes import Reach
 from reader.verify.check import Check, Result, Scope, Section
 from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.silver.claims import Verdict
 from reader.verify.silver.compare import SilverComparison
 from reader.verify.silver.verdicts import RecomputedVerdicts
 from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, query_state, silver_contract
+from reader.verify.tables.reach import Reach
 
 AHEAD = "in a micro-batch that was not decided"
 

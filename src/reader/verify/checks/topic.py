@@ -16,7 +16,6 @@ from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import are, count_of
-from reader.verify.book.since import messages_again
 from reader.verify.check import Check, Result, Scope
 from reader.verify.checks.sources import (
     ROWS_AT_ONCE,
@@ -34,6 +33,7 @@ from reader.verify.landed.units import Units, find_units
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import difference, settle
 from reader.verify.tables.layers import marker_in
+from reader.verify.tables.since import messages_again
 from reader.verify.tables.topic import ListedUnits, TablesOfTopic
 
 Range = tuple[int, int]

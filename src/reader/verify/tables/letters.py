@@ -13,8 +13,8 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
-from reader.verify.book.hashes import Reach
 from reader.verify.tables.accounts import CODES, rescued_of
+from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import ATTEMPTS, BOOKED, IS_REPLAYED, KNOWN, STATES, Replays
 from reader.verify.tables.topic import label_of

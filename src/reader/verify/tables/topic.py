@@ -18,9 +18,9 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
-from reader.verify.book.hashes import Reach
 from reader.verify.findings import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking, rescued_of
+from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, KNOWN, Replays
 from reader.views import MEMORY

@@ -13,9 +13,9 @@ from lakeproof.errors import UnavailableError
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.tables.names import stream_tables
 from reader.connect import Session
-from reader.verify.book.hashes import Reach
 from reader.verify.checks.topic import Range, _gaps, _taken
 from reader.verify.findings import Status
+from reader.verify.tables.reach import Reach
 from reader.verify.tables.replays import Replays
 from reader.verify.tables.topic import TablesOfTopic
 

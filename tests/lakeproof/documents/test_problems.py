@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from lakeproof.contracts import Contract, DecimalType, parse_contract
-from lakeproof.contracts.read.source import RefusedError, Source, Span, read_source
+from lakeproof.documents.source import RefusedError, Source, Span, read_source
 from lakeproof.errors import UsageError
 
-EVENTS = (Path(__file__).parents[4] / "contracts" / "events.yaml").read_text()
+EVENTS = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_text()
 
 # The old text, the new text, the wrong word, and the message; the errors are independent of each other.
 MISTAKES = [

@@ -17,7 +17,7 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
-from reader.verify.book.hashes import Reach
+from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import qualified
 from reader.views import MEMORY
 

@@ -2,8 +2,8 @@
 
 import re
 
-from lakeproof.contracts.read.problems import ContractError
-from lakeproof.contracts.read.source import YamlPath
+from lakeproof.documents.problems import ContractError
+from lakeproof.documents.source import YamlPath
 
 RESERVED = ("dedupe", "windows")  # names of modes in `consumer run`, which streams cannot have
 

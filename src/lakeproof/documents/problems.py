@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from lakeproof.contracts.read.source import RefusedError, YamlPath, read_source
+from lakeproof.documents.source import RefusedError, YamlPath, read_source
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -1,0 +1,1 @@
+"""YAML documents of contracts and data products: positions, problems and names."""
