@@ -22,6 +22,7 @@ from lakeproof.judge.judged import (
     good_records,
     reasons_column,
     value_columns,
+    value_schema,
 )
 from lakeproof.judge.native import BrokenError, Chunk, NativeJudge, Units, UnsupportedError, no_chunk
 from lakeproof.judge.rule_checks import RulesJudge
@@ -85,8 +86,8 @@ class Judge:
         # A unit that is one object from its first byte to its last can be judged as a batch: its only unit is the same.
         whole = [number for number, unit in enumerate(units) if _is_object(unit)]
         for found in self.judge_together([units[number] for number in whole]) if whole else ():
-            good_of, bad_of = ([whole[number] for number in of] for of in (found.good_of, found.bad_of))
-            yield Together(found.judged, good_of, bad_of)
+            places = np.array(whole)
+            yield Together(found.judged, places[found.good_of], places[found.bad_of])
         left: list[_Unit] = []
         dead: list[_Dead] = []
         others = sorted(set(range(len(units))).difference(whole)) if len(whole) < len(units) else []
@@ -186,11 +187,11 @@ class Judge:
             raw = pa.concat_arrays([raw, pa.array([unit.raw for unit, _ in bad], pa.binary())])
         return Together(
             Judged(
-                good_records(self.contract, positions, columns, drift),
+                good_records(self._schema, self.contract.drift, positions, columns, drift),
                 Bad(pa.array(bad_positions, pa.int64()), reasons, raw),
             ),
-            good_of.tolist(),
-            bad_of.tolist(),
+            good_of,
+            bad_of,
         )
 
     def _refused(self, number: int, refused: Refused, value: bytes | None) -> "_Dead":
@@ -214,6 +215,10 @@ class Judge:
         except UnsupportedError as error:
             log.info("judge_is_python", reason=str(error))
             return None
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return value_schema(self.contract)
 
     @cached_property
     def _exact(self) -> ExactJudge:

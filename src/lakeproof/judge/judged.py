@@ -94,8 +94,8 @@ class Together:
     """Units of several batches that were judged together; positions are indexes in their own batches."""
 
     judged: Judged
-    good_of: Sequence[int]  # index of the batch of each good record
-    bad_of: Sequence[int]  # and of each bad unit
+    good_of: Any  # array of int64: index of the batch of each good record
+    bad_of: Any  # and of each bad unit
 
 
 def value_schema(contract: Contract) -> pa.Schema:
@@ -103,14 +103,16 @@ def value_schema(contract: Contract) -> pa.Schema:
     return pa.schema([arrow_field(field) for field in contract])
 
 
-def good_records(contract: Contract, positions: Any, columns: list[ArrowColumn], drift: ArrowColumn) -> Good:
-    """Build a :class:`Good` from the contract's columns; `drift` is of the type :data:`DRIFT`."""
+def good_records(
+    schema: pa.Schema, policy: DriftPolicy, positions: Any, columns: list[ArrowColumn], drift: ArrowColumn
+) -> Good:
+    """Build a :class:`Good` from columns of :func:`value_schema`; `drift` is of the type :data:`DRIFT`."""
     codes = rescued = None
-    if contract.drift is not DriftPolicy.FREEZE:
+    if policy is not DriftPolicy.FREEZE:
         codes = _by_record(drift, _CODES, "codes")
-        if contract.drift is DriftPolicy.RESCUE:
+        if policy is DriftPolicy.RESCUE:
             rescued = _by_record(drift, _RESCUED, "path", "text")
-    values = pa.RecordBatch.from_arrays(columns, schema=value_schema(contract))
+    values = pa.RecordBatch.from_arrays(columns, schema=schema)
     return Good(values, pa.array(positions, pa.int64()), codes, rescued)
 
 
@@ -160,6 +162,8 @@ def arrow_field(field: Field) -> ArrowField:
 
 def arrow_type(kind: Type) -> pa.DataType:
     """Return the Arrow type that holds every value of a contract's type exactly."""
+    if isinstance(kind, PrimitiveType):  # nearly always, and quicker than a pattern
+        return _PRIMITIVES[kind]
     match kind:
         case DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -169,8 +173,6 @@ def arrow_type(kind: Type) -> pa.DataType:
             return pa.list_(arrow_type(kind.item))
         case ObjectType():
             return pa.struct([arrow_field(field) for field in kind.fields])
-        case PrimitiveType():
-            return _PRIMITIVES[kind]
 
 
 def value_columns(records: Sequence[dict[str, Any]], contract: Contract) -> list[ArrowColumn]:

@@ -149,21 +149,22 @@ class _Segment:
 
 
 def _split_array(value: bytes, start: int, end: int, most: int) -> Refused | Iterator[Unit]:
-    if end - start <= _WINDOW_BYTES:  # nearly always
-        elements, _ = _read_elements(value[start:end])
+    window = _WINDOW_BYTES
+    if end - start <= window:  # nearly always
+        elements, bad_byte = _read_elements(value[start:end])
         if elements is not None:
             return _read_units(elements, most)
+        window = max(1, min(bad_byte, end - start - 2))  # not all of it again
     try:
         # The whole batch is scanned before the first unit is returned. Only the bounds of segments are kept.
-        segments = list(_segments(value, start, end))
+        segments = list(_segments(value, start, end, window))
     except StructureError as error:
         return Refused(Reason.CORRUPT_BATCH, str(error))
     return _elements(value, segments, most)
 
 
-def _segments(value: bytes, start: int, end: int) -> Iterator[_Segment]:
+def _segments(value: bytes, start: int, end: int, window: int) -> Iterator[_Segment]:
     position = start + 1
-    window = _WINDOW_BYTES
     first = skip_space(value, position, end)
     if value[first : first + 1] == b"]":
         _check_last(first, end)

@@ -294,10 +294,10 @@ def _letters(rows: pa.RecordBatch, judge: Judge, closed: frozenset[str]) -> Coun
                 counts.split_units.update(reason_sets(judged.bad.reasons))
     shown: dict[int, Any] = {}
     for together in judge.judge_units([raws[index] for index in records]):
-        for unit in together.good_of:
+        for unit in together.good_of.tolist():
             moves[records[unit]] = (Effect.TO_BRONZE, now[records[unit]], "")
         reasons = together.judged.bad.reasons
-        for row, (unit, new) in enumerate(zip(together.bad_of, reason_sets(reasons), strict=True)):
+        for row, (unit, new) in enumerate(zip(together.bad_of.tolist(), reason_sets(reasons), strict=True)):
             index = records[unit]
             if new != now[index]:
                 moves[index] = (Effect.OTHER_REASONS, now[index], new)

@@ -88,8 +88,8 @@ impl Texts {
         self.data.truncate(self.offsets[rows] as usize);
     }
 
-    pub fn offsets(&self) -> Vec<u8> {
-        bytes_of(&self.offsets, i32::to_le_bytes)
+    pub fn offsets(&self) -> &[i32] {
+        &self.offsets
     }
 
     pub fn data(&self) -> &[u8] {
@@ -206,15 +206,6 @@ impl Column {
             owners.truncate(rows);
         }
     }
-}
-
-/// Numbers as bytes, the lowest first, as Arrow has them on all machines that it has wheels for.
-pub fn bytes_of<T: Copy, const N: usize>(values: &[T], convert: impl Fn(T) -> [u8; N]) -> Vec<u8> {
-    let mut bytes = vec![0; values.len() * N];
-    for (place, &value) in bytes.chunks_exact_mut(N).zip(values) {
-        place.copy_from_slice(&convert(value));
-    }
-    bytes
 }
 
 pub fn bits_of(values: &[bool]) -> Vec<u8> {

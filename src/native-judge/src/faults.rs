@@ -203,15 +203,21 @@ fn escape_controls(text: &str, written: &mut String) {
 }
 
 /// What a string or a key means.
+#[inline]
 pub fn text_of<'a>(node: &Node, text: &'a str) -> Cow<'a, str> {
     let raw = &text[node.start as usize + 1..node.end as usize - 1];
-    if node.kind == Kind::Text {
-        return raw.into();
+    match node.kind {
+        Kind::Text => raw.into(),
+        _ => unescaped(raw).into(),
     }
+}
+
+#[cold]
+fn unescaped(raw: &str) -> String {
     let mut meant = Vec::with_capacity(raw.len());
     unescape(raw, &mut meant);
     // The parser refuses what would be no text.
-    String::from_utf8_lossy(&meant).into_owned().into()
+    String::from_utf8_lossy(&meant).into_owned()
 }
 
 /// A value as a person reads it: its kind, or its first characters.

@@ -212,19 +212,35 @@ impl<'a> Record<'a> {
 
     /// Leave the record to Python if a key of an object is repeated.
     fn check_keys(&mut self, index: usize) {
-        let mut keys = Vec::new();
-        let mut child = index + 1;
-        while child < self.nodes[index].next as usize {
-            keys.push(text_of(&self.nodes[child], self.text));
-            child = self.nodes[child + 1].next as usize;
-        }
-        let is_repeated = if keys.len() <= FEW_KEYS {
-            (1..keys.len()).any(|last| keys[..last].contains(&keys[last]))
+        let is_repeated = if self.keys(index).nth(FEW_KEYS).is_none() {
+            self.keys(index)
+                .enumerate()
+                .any(|(position, key)| self.keys(index).take(position).any(|other| self.is_same(key, other)))
         } else {
-            let mut seen = HashSet::with_capacity(keys.len());
-            !keys.iter().all(|key| seen.insert(key))
+            let mut seen = HashSet::new();
+            !self.keys(index).all(|key| seen.insert(text_of(key, self.text)))
         };
         self.faults.undecided |= is_repeated;
+    }
+
+    /// The nodes of an object's keys.
+    fn keys(&self, index: usize) -> impl Iterator<Item = &'a Node> {
+        let nodes = self.nodes;
+        let (mut child, end) = (index + 1, nodes[index].next as usize);
+        std::iter::from_fn(move || {
+            let key = (child < end).then(|| &nodes[child])?;
+            child = nodes[child + 1].next as usize;
+            Some(key)
+        })
+    }
+
+    /// Whether two keys mean the same.
+    fn is_same(&self, key: &Node, other: &Node) -> bool {
+        if key.kind == tree::Kind::Text && other.kind == tree::Kind::Text {
+            let bytes = self.text.as_bytes();
+            return bytes[key.start as usize..key.end as usize] == bytes[other.start as usize..other.end as usize];
+        }
+        text_of(key, self.text) == text_of(other, self.text)
     }
 
     fn scalar(&mut self, scalar: &Scalar, may_drift: bool, index: usize, place: &Place, column: &mut Column) {

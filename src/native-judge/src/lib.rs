@@ -18,7 +18,7 @@ mod texts;
 mod tree;
 mod units;
 
-use columns::{bits_of, bytes_of, Column, Texts, Values};
+use columns::{bits_of, Column, Texts, Values};
 use plan::Plan;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -117,47 +117,60 @@ fn exported<'py>(py: Python<'py>, chunk: &Chunk) -> PyResult<Bound<'py, PyDict>>
 
 /// A column as (rows, validity or None, buffers, children, owners or None).
 fn column_of<'py>(py: Python<'py>, column: &Column) -> PyResult<Bound<'py, PyAny>> {
-    let numbers = |bytes: Vec<u8>| vec![PyBytes::new(py, &bytes)];
     let (buffers, children) = match &column.values {
-        Values::Booleans(values) => (numbers(bits_of(values)), vec![]),
-        Values::Ints(values) => (numbers(bytes_of(values, i32::to_le_bytes)), vec![]),
-        Values::Longs(values) => (numbers(bytes_of(values, i64::to_le_bytes)), vec![]),
-        Values::Floats(values) => (numbers(bytes_of(values, f32::to_le_bytes)), vec![]),
-        Values::Doubles(values) => (numbers(bytes_of(values, f64::to_le_bytes)), vec![]),
-        Values::Decimals(values) => (numbers(bytes_of(values, i128::to_le_bytes)), vec![]),
-        Values::Texts(texts) => (buffers_of(py, texts), vec![]),
-        Values::List(offsets, items) => (numbers(bytes_of(offsets, i32::to_le_bytes)), vec![column_of(py, items)?]),
+        Values::Booleans(values) => (vec![PyBytes::new(py, &bits_of(values))], vec![]),
+        Values::Ints(values) => (vec![numbers(py, values, i32::to_le_bytes)?], vec![]),
+        Values::Longs(values) => (vec![numbers(py, values, i64::to_le_bytes)?], vec![]),
+        Values::Floats(values) => (vec![numbers(py, values, f32::to_le_bytes)?], vec![]),
+        Values::Doubles(values) => (vec![numbers(py, values, f64::to_le_bytes)?], vec![]),
+        Values::Decimals(values) => (vec![numbers(py, values, i128::to_le_bytes)?], vec![]),
+        Values::Texts(texts) => (buffers_of(py, texts)?, vec![]),
+        Values::List(offsets, items) => (vec![numbers(py, offsets, i32::to_le_bytes)?], vec![column_of(py, items)?]),
         Values::Map(offsets, keys, items) => {
-            (numbers(bytes_of(offsets, i32::to_le_bytes)), vec![texts_of(py, keys)?, column_of(py, items)?])
+            (vec![numbers(py, offsets, i32::to_le_bytes)?], vec![texts_of(py, keys)?, column_of(py, items)?])
         }
         Values::Struct(columns, _) => {
             (vec![], columns.iter().map(|column| column_of(py, column)).collect::<PyResult<_>>()?)
         }
     };
     let validity = column.validity.finish().map(|bits| PyBytes::new(py, bits));
-    let owners = column.owners.as_ref().map(|owners| PyBytes::new(py, &bytes_of(owners, u32::to_le_bytes)));
+    let owners = column.owners.as_ref().map(|owners| numbers(py, owners, u32::to_le_bytes)).transpose()?;
     (column.len(), validity, buffers, PyList::new(py, children)?, owners).into_pyobject(py).map(Bound::into_any)
 }
 
-fn buffers_of<'py>(py: Python<'py>, texts: &Texts) -> Vec<Bound<'py, PyBytes>> {
-    vec![PyBytes::new(py, &texts.offsets()), PyBytes::new(py, texts.data())]
+/// Numbers as bytes, the lowest first, as Arrow has them on all machines that it has wheels for.
+fn numbers<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    values: &[T],
+    convert: impl Fn(T) -> [u8; N],
+) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, values.len() * N, |bytes| {
+        for (place, &value) in bytes.chunks_exact_mut(N).zip(values) {
+            place.copy_from_slice(&convert(value));
+        }
+        Ok(())
+    })
+}
+
+fn buffers_of<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    Ok(vec![numbers(py, texts.offsets(), i32::to_le_bytes)?, PyBytes::new(py, texts.data())])
 }
 
 fn texts_of<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyAny>> {
     let nothing: Option<()> = None;
-    (texts.len(), nothing, buffers_of(py, texts), PyList::empty(py), nothing).into_pyobject(py).map(Bound::into_any)
+    (texts.len(), nothing, buffers_of(py, texts)?, PyList::empty(py), nothing).into_pyobject(py).map(Bound::into_any)
 }
 
 fn lists_of<'py, const N: usize>(py: Python<'py>, lists: &Lists<N>) -> PyResult<Bound<'py, PyAny>> {
     let texts = lists.texts.iter().map(|texts| texts_of(py, texts)).collect::<PyResult<Vec<_>>>()?;
-    let offsets = PyBytes::new(py, &bytes_of(&lists.offsets, i32::to_le_bytes));
+    let offsets = numbers(py, &lists.offsets, i32::to_le_bytes)?;
     (lists.offsets.len() - 1, offsets, texts).into_pyobject(py).map(Bound::into_any)
 }
 
 /// Units as (batches, positions, starts, ends), each int64.
 fn units_of<'py>(py: Python<'py>, units: &Units) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = |values: &Vec<i64>| PyBytes::new(py, &bytes_of(values, i64::to_le_bytes));
-    let parts = (bytes(&units.batches), bytes(&units.positions), bytes(&units.starts), bytes(&units.ends));
+    let bytes = |values: &[i64]| numbers(py, values, i64::to_le_bytes);
+    let parts = (bytes(&units.batches)?, bytes(&units.positions)?, bytes(&units.starts)?, bytes(&units.ends)?);
     parts.into_pyobject(py).map(Bound::into_any)
 }
 

@@ -242,6 +242,8 @@ impl Work<'_> {
         self.cursor.at = start;
         self.cursor.end = end;
         match bytes.get(start) {
+            // An array that was cut short: nothing of it is judged in vain.
+            Some(b'[') if bytes[end - 1] != b']' => Err(Stop::Refused),
             Some(b'[') => {
                 self.cursor.layout = Layout::Array;
                 self.cursor.at += 1;

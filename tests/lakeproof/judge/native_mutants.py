@@ -33,7 +33,7 @@ class Mutant:
 
 MUTANTS = (
     Mutant("leading zeros are read", "tree", "whole == 0 || (whole > 1 && first == Some(b'0'))", "whole == 0"),
-    Mutant("control characters are read", "tree", "word.wrapping_sub(ONES * 0x20) & !word", "0 & word"),
+    Mutant("control characters are read", "tree", " | block.cmp_lt(SPACES)", ""),
     Mutant("lone surrogates are read", "tree", "0xDC00..=0xDFFF => Err(Unread),", "0xDC00..=0xDFFF => Ok(at + 6),"),
     Mutant("surrogates are put together wrongly", "tree", "code = 0x10000 +", "code = 0x10001 +"),
     Mutant("data behind an array is ignored", "units", "if is_last && behind != end - 1 {", "if false {"),
@@ -43,6 +43,9 @@ MUTANTS = (
     ),
     Mutant(
         "repeated keys are not seen", "judge", "self.faults.undecided |= is_repeated", "self.faults.undecided |= false"
+    ),
+    Mutant(
+        "keys with escapes are never repeated", "judge", "text_of(key, self.text) == text_of(other, self.text)", "false"
     ),
     Mutant(
         "null is taken for a required field",

@@ -41,4 +41,4 @@ def test_many_batches_that_cannot_be_split_are_judged_together() -> None:
     batches = [b"[" + RECORD[:20]] * 3_000 + [RECORD % 1]
     (found,) = Judge(EVENTS).judge_together(batches)
     assert len(found.judged.bad) == 3_000
-    assert found.good_of == [3_000]
+    assert found.good_of.tolist() == [3_000]

@@ -248,7 +248,7 @@ def judged(judge: Judge, batches: list[bytes]) -> dict[tuple[int, int], Any]:
         rows = zip(map(repr, good.values.to_pylist()), *more, strict=True)  # repr distinguishes -0.0 from 0.0
         dead = zip(bad.reasons.to_pylist(), bad.raw.to_pylist(), strict=True)
         for part, of, found in ((good, together.good_of, rows), (bad, together.bad_of, dead)):
-            for number, position, unit in zip(of, part.positions.to_pylist(), found, strict=True):
+            for number, position, unit in zip(of.tolist(), part.positions.to_pylist(), found, strict=True):
                 assert (number, position) not in units
                 units[number, position] = unit
     return units

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from consumer.iceberg.data_files import DataFile, Target
@@ -196,7 +195,7 @@ class _Work:
                 units.append(index)
                 values.append(value)
         for found in self._judge.judge_units(values):
-            good_of, bad_of = ([units[number] for number in of] for of in (found.good_of, found.bad_of))
+            good_of, bad_of = ([units[number] for number in of.tolist()] for of in (found.good_of, found.bad_of))
             positions = pa.array([letters.positions[index] for index in good_of], pa.int64())
             good = replace(found.judged.good, positions=positions)
             self._take(letters, replace(found.judged, good=good), good_of, None)
@@ -321,9 +320,7 @@ class _Work:
         elements, rest = salvaged
         for start in range(0, len(elements), MAX_UNITS):
             for together in self._judge.judge_units(elements[start : start + MAX_UNITS]):
-                good, bad = (
-                    pa.array(np.array(of, np.int64) + start, pa.int64()) for of in (together.good_of, together.bad_of)
-                )
+                good, bad = (pa.array(of + start, pa.int64()) for of in (together.good_of, together.bad_of))
                 judged = Judged(
                     replace(together.judged.good, positions=good), replace(together.judged.bad, positions=bad)
                 )

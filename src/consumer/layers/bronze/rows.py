@@ -54,22 +54,23 @@ class Origins:
             },
         )
 
-    def parts_of(self, of: Sequence[int] | None, units: int) -> list[str]:
+    def parts_of(self, of: Any, units: int) -> list[str]:
         """Return the ledger's name for the part of each unit; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:
             return [self.parts[0]] * units
-        return [self.parts[index] for index in of]
+        return [self.parts[index] for index in np.asarray(of).tolist()]
 
-    def counts_of(self, of: Sequence[int] | None, units: int) -> Counter[str]:
+    def counts_of(self, of: Any, units: int) -> Counter[str]:
         """Return the number of units of each part; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:
             return Counter({self.parts[0]: units})
         found = Counter[str]()
-        for index, count in Counter(of).items():
-            found[self.parts[index]] += count
+        for part, count in zip(self.parts, np.bincount(of, minlength=len(self.parts)).tolist(), strict=True):
+            if count:
+                found[part] += count
         return found
 
-    def sums_of(self, of: Sequence[int] | None, hashes: Any) -> Counter[str]:
+    def sums_of(self, of: Any, hashes: Any) -> Counter[str]:
         """Return the sum of the unit hashes of each part; `of` is each unit's batch, None for a single batch."""
         if of is None or len(self.parts) == 1:
             return Counter({self.parts[0]: int(hashes.sum())})
@@ -80,7 +81,7 @@ class Origins:
             found[part] += value
         return found
 
-    def columns_of(self, of: Sequence[int] | None, units: int) -> dict[str, Any]:
+    def columns_of(self, of: Any, units: int) -> dict[str, Any]:
         """Return the columns of provenance of units; `of` is each unit's batch, None for a single batch."""
         if of is None:
             return {name: pa.repeat(column[0], units) for name, column in self.columns.items()}

@@ -171,10 +171,8 @@ class _Work(Generic[PartT]):
         self.written.dead_letters = self._dead_letters.close()
         return self.written
 
-    def _take(
-        self, units: Judged, origins: Origins, good_of: Sequence[int] | None, bad_of: Sequence[int] | None
-    ) -> None:
-        """Count units, and write their rows."""
+    def _take(self, units: Judged, origins: Origins, good_of: Any, bad_of: Any) -> None:
+        """Count units, and write their rows. `good_of` and `bad_of` are their batches, None for a single batch."""
         good, bad = units.good, units.bad
         outcomes, drift = self.written.outcomes, self.written.drift
         if len(good):
@@ -222,10 +220,10 @@ class _Rows:
         self.writer = writer
         self._sums = sums
         self._fields = fields
-        self._waiting: list[tuple[pa.RecordBatch, Origins, Sequence[int] | None]] = []
+        self._waiting: list[tuple[pa.RecordBatch, Origins, Any]] = []
         self._bytes = 0
 
-    def take(self, rows: pa.RecordBatch, origins: Origins, of: Sequence[int] | None) -> None:
+    def take(self, rows: pa.RecordBatch, origins: Origins, of: Any) -> None:
         """Add rows; `of` is the batch of each row in `origins`, None for a single batch."""
         self._waiting.append((rows, origins, of))
         self._bytes += rows.nbytes
