@@ -17,12 +17,17 @@ _FILES_AT_ONCE = "LAKE_MAX_FILES_PER_MICRO_BATCH"
 
 
 def pause_killed(step: Step, *, lost: bool = False) -> Run:
-    """A consumer killed while pausing pauses at each restart, whatever has landed since, until an operator accepts."""
+    """A consumer killed while pausing pauses at each restart, whatever has landed since, until an operator accepts.
+
+    If it was killed before the pause was recorded, the next run forms the micro-batch again, and pauses by its content.
+    """
 
     def run(bench: Bench) -> Outcome:
         _prepare(bench)
         _pause(bench, step)
         outcome = Outcome(hits=1)
+        if step is Step.PAUSING and (problem := _not_paused(bench)):
+            outcome.problems.append(problem)
         if lost:
             bench.lake.lose_checkpoint()
         _pauses_again(bench, outcome)
