@@ -36,6 +36,8 @@ from lakeproof.judge.scalars import UnfitError
 from lakeproof.judge.times import field_converter
 
 _BEYOND = 10**38
+# Made once: a chunk of sound records has neither reasons nor drift.
+_EMPTY = {kind: pa.array([], kind.value_type) for kind in (REASONS, DRIFT)}
 # Rows, validity, buffers, children, and the index of each value's record, as bytes.
 _Part = tuple[int, bytes | None, list[bytes], list[Any], bytes | None]
 
@@ -95,12 +97,14 @@ class Chunk:
     following: tuple[int, int]  # index of the batch, and position in it, of the first unit after the chunk
 
 
+_NO_UNITS = Units(*(np.empty(0, np.int64) for _ in range(4)))
+
+
 def no_chunk(contract: Contract) -> Chunk:
     """Return an empty chunk."""
-    none = Units(*(np.empty(0, np.int64) for _ in range(4)))
     columns: list[ArrowColumn] = [pa.array([], arrow_type(field.type)) for field in contract]
     reasons, raw = pa.array([], REASONS), pa.array([], pa.binary())
-    return Chunk(none, columns, pa.array([], DRIFT), none, reasons, raw, none, none, [], (0, 0))
+    return Chunk(_NO_UNITS, columns, pa.array([], DRIFT), _NO_UNITS, reasons, raw, _NO_UNITS, _NO_UNITS, [], (0, 0))
 
 
 class NativeJudge:
@@ -260,7 +264,7 @@ def _units_of(value: int | Decimal, scale: int) -> Fraction:
 
 
 def _units(part: tuple[bytes, ...]) -> Units:
-    return Units(*(np.frombuffer(values, np.int64) for values in part))
+    return Units(*(np.frombuffer(values, np.int64) for values in part)) if part[0] else _NO_UNITS
 
 
 def _array(part: _Part, kind: pa.DataType) -> ArrowColumn:
@@ -272,9 +276,13 @@ def _array(part: _Part, kind: pa.DataType) -> ArrowColumn:
 def _lists(part: tuple[int, bytes, list[_Part]], kind: Any) -> ArrowColumn:
     """Build an array of lists of structs of texts."""
     rows, offsets, texts = part
-    columns = [_array(each, pa.string()) for each in texts]
-    structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    structs = _structs(texts, kind.value_type) if texts[0][0] else _EMPTY[kind]
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets)], children=[structs])
+
+
+def _structs(texts: list[_Part], kind: Any) -> ArrowColumn:
+    structs: ArrowColumn = pa.StructArray.from_arrays([_array(each, pa.string()) for each in texts], fields=list(kind))
+    return structs
 
 
 def _buffer(validity: bytes | None) -> pa.Buffer | None:
