@@ -58,6 +58,12 @@ impl Default for Texts {
 }
 
 impl Texts {
+    fn with_capacity(rows: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Texts { offsets, data: Vec::new() }
+    }
+
     #[inline]
     pub fn push(&mut self, text: &[u8]) {
         self.data.extend_from_slice(text);
@@ -121,28 +127,29 @@ pub struct Column {
 }
 
 impl Column {
-    pub fn of_record(members: &Members) -> Self {
-        let columns = members.fields.iter().map(|field| Column::new(&field.kind)).collect();
+    /// Columns of records, with room for a number of rows.
+    pub fn of_record(members: &Members, rows: usize) -> Self {
+        let columns = members.fields.iter().map(|field| Column::new(&field.kind, rows)).collect();
         Column { validity: Validity::default(), values: Values::Struct(columns, Guesses::new()), owners: None }
     }
 
-    fn new(kind: &Kind) -> Self {
+    fn new(kind: &Kind, rows: usize) -> Self {
         let mut owners = None;
         let values = match kind {
-            Kind::List { item } => Values::List(vec![0], Box::new(Column::new(item))),
-            Kind::Map { value } => Values::Map(vec![0], Texts::default(), Box::new(Column::new(value))),
-            Kind::Object(object) => return Column::of_record(&object.members),
+            Kind::List { item } => Values::List(vec![0], Box::new(Column::new(item, 0))),
+            Kind::Map { value } => Values::Map(vec![0], Texts::default(), Box::new(Column::new(value, 0))),
+            Kind::Object(object) => return Column::of_record(&object.members, rows),
             Kind::Scalar(scalar) => match scalar.form {
-                Form::Boolean => Values::Booleans(Vec::new()),
-                Form::Int | Form::Date => Values::Ints(Vec::new()),
-                Form::Long | Form::Timestamp(_) | Form::Epoch { .. } => Values::Longs(Vec::new()),
-                Form::Float => Values::Floats(Vec::new()),
-                Form::Double => Values::Doubles(Vec::new()),
-                Form::Decimal { .. } => Values::Decimals(Vec::new()),
-                Form::String | Form::Any => Values::Texts(Texts::default()),
+                Form::Boolean => Values::Booleans(Vec::with_capacity(rows)),
+                Form::Int | Form::Date => Values::Ints(Vec::with_capacity(rows)),
+                Form::Long | Form::Timestamp(_) | Form::Epoch { .. } => Values::Longs(Vec::with_capacity(rows)),
+                Form::Float => Values::Floats(Vec::with_capacity(rows)),
+                Form::Double => Values::Doubles(Vec::with_capacity(rows)),
+                Form::Decimal { .. } => Values::Decimals(Vec::with_capacity(rows)),
+                Form::String | Form::Any => Values::Texts(Texts::with_capacity(rows)),
                 Form::Zoned => {
-                    owners = Some(Vec::new());
-                    Values::Texts(Texts::default())
+                    owners = Some(Vec::with_capacity(rows));
+                    Values::Texts(Texts::with_capacity(rows))
                 }
             },
         };

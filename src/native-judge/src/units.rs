@@ -10,6 +10,9 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 /// A larger record is left to Python: offsets in the columns have 32 bits.
 const LARGEST_RECORD: usize = 1 << 30;
 
+/// Bytes of a record, by which rows are expected.
+const USUAL_RECORD: usize = 256;
+
 /// How much is judged at once.
 pub struct Limits {
     /// Bytes of a unit that is judged at all.
@@ -108,9 +111,9 @@ struct Mark {
 }
 
 impl Chunk {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, rows: usize) -> Self {
         Chunk {
-            columns: Column::of_record(&plan.members),
+            columns: Column::of_record(&plan.members, rows),
             good: Units::default(),
             drift: Lists::default(),
             bad: Units::default(),
@@ -188,7 +191,8 @@ impl Cursor {
         if self.batch == batches.len() {
             return None;
         }
-        let mut chunk = Chunk::new(plan);
+        let rest = batches[self.batch..].iter().map(|batch| batch.as_ref().len()).sum::<usize>();
+        let mut chunk = Chunk::new(plan, limits.units.min(rest / USUAL_RECORD));
         while self.batch < batches.len() {
             let bytes = batches[self.batch].as_ref();
             let mark = chunk.mark();
