@@ -59,7 +59,7 @@ PHASES = {
     "judge": (FILES, ROWS),
     "write": (TASKS, ROWS),
 }
-# The consumer's defaults: see also src/lakeproof/settings.py.
+# The consumer's defaults: see also src/lakeproof/settings.
 LIMITS = Limits(
     files=10_000,
     bytes_at_least=LEAST_BYTES_OF_MICRO_BATCH,

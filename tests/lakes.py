@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from lakeproof.settings import CONCERNS, VARIABLES, Settings, settings_of
+from lakeproof.settings import GROUPS, VARIABLES, Settings, settings_of
 
 
 def variables(settings: Settings) -> dict[str, Any]:
     """Return the settings by the names of their variables."""
-    parts = [getattr(settings, name) if name else settings for name in CONCERNS]
+    parts = [getattr(settings, name) if name else settings for name in GROUPS]
     return {
         field.alias: getattr(part, name)
         for part in parts

@@ -203,11 +203,9 @@ def test_clean_refuses_a_folder_that_holds_something_else(make):
 
 def test_clean_removes_all_that_a_lake_and_the_modes_put_into_its_folder(make):
     settings = load_settings({}, {"LAKE_HOME": str(make.home)})
-    concerns = [settings, *(getattr(settings, name) for name in type(settings).model_fields)]
+    groups = [settings, *(getattr(settings, name) for name in type(settings).model_fields)]
     values = [
-        str(value).removeprefix("file://")
-        for concern in concerns
-        for _, value in getattr(concern, "__dict__", {}).items()
+        str(value).removeprefix("file://") for group in groups for _, value in getattr(group, "__dict__", {}).items()
     ]
     inside = {Path(value).relative_to(make.home).parts[0] for value in values if value.startswith(f"{make.home}/")}
     assert {"warehouse", "aside"} < inside

@@ -23,7 +23,7 @@ from tests.servers import KafkaServer, free_port
 
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import settings_of
-from lakeproof.settings_help import as_markdown
+from lakeproof.settings.help import as_markdown
 from lakeproof.storage.s3 import s3_client
 from reader.verify.checks.receipts import Outcome
 

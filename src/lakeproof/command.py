@@ -17,7 +17,7 @@ from lakeproof.install.judges import judge_choice
 from lakeproof.logs import configure_logs, log_the_rest, log_unhandled, logs_are_json
 from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import load_settings
-from lakeproof.settings_help import epilog
+from lakeproof.settings.help import epilog
 from lakeproof.signals import end_at_once
 from lakeproof.storage.disk import full_disk
 from lakeproof.streams import drop_output, open_standard_streams, printable

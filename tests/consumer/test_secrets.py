@@ -24,7 +24,7 @@ from tests.servers import KafkaServer, Minio, PostgresServer, free_port
 
 from consumer.iceberg.scan import Scan
 from lakeproof.catalog import pyiceberg_properties, spark_properties
-from lakeproof.settings import CONCERNS, Settings, export_secrets, settings_of
+from lakeproof.settings import GROUPS, Settings, export_secrets, settings_of
 from lakeproof.storage import open_storage
 from reader.connect import connect
 
@@ -81,9 +81,9 @@ def test_settings_without_secrets_are_those_of_the_pickle_whatever_the_environme
 
 
 def test_every_secret_is_known_as_one() -> None:
-    for concern in CONCERNS.values():
-        secret = {name for name, field in concern.model_fields.items() if SecretStr.__name__ in repr(field.annotation)}
-        assert secret <= set(getattr(concern, "secrets", ()))
+    for group in GROUPS.values():
+        secret = {name for name, field in group.model_fields.items() if SecretStr.__name__ in repr(field.annotation)}
+        assert secret <= set(getattr(group, "secrets", ()))
 
 
 def test_a_pickled_scan_holds_no_secret() -> None:

@@ -24,7 +24,7 @@ from lakeproof.command import application, run, wide_console
 from lakeproof.doctor import Program, checks_for, checks_of_streams, examine
 from lakeproof.errors import UsageError
 from lakeproof.settings import VARIABLES, Settings, load_settings
-from lakeproof.settings_help import as_markdown, by_concern, epilog, settings_in_words
+from lakeproof.settings.help import as_markdown, by_group, epilog, settings_in_words
 
 app = application(
     "lakeproof",
@@ -98,8 +98,8 @@ def show_settings(
         sys.stdout.writelines(f"{values[_variable(name)]}\n" for name in names)
         return
     table = Table("setting", "value", box=None, pad_edge=False)
-    for concern, each in by_concern():
-        table.add_row(f"[bold]{concern}[/]", "")
+    for group, each in by_group():
+        table.add_row(f"[bold]{group}[/]", "")
         for setting in each:
             table.add_row(f"  {setting.variable}", escape(values[setting.variable]))
     wide_console().print(table)

@@ -15,7 +15,7 @@ from lakeproof.contracts.duration import FORM, FORM_HINT, read_duration
 from lakeproof.contracts.model import ISO_8601, TimeForm
 from lakeproof.contracts.times import FORMAT, TimeFormError, time_form
 from lakeproof.errors import UsageError
-from lakeproof.settings import CONCERNS, Settings, WindowsSettings, load_settings
+from lakeproof.settings import GROUPS, Settings, WindowsSettings, load_settings
 
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -69,7 +69,7 @@ class Mode:
 def fields_of(name: ModeName) -> dict[str, FieldInfo]:
     """Return the fields of a mode's settings, in the order of the model."""
     return {
-        field: info for field, info in CONCERNS[name].model_fields.items() if info.alias and field not in _NOT_IN_FILES
+        field: info for field, info in GROUPS[name].model_fields.items() if info.alias and field not in _NOT_IN_FILES
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.programs import forked
 
-from lakeproof.settings_help import by_concern, settings_in_words
+from lakeproof.settings.help import by_group, settings_in_words
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,8 +54,8 @@ def test_settings_for_people_and_for_scripts(lakeproof, tmp_path):
     assert "postgresql://me:***@db/lake" in table.stdout
     assert "hush" not in table.stdout
     shown = [line.strip() for line in table.stdout.splitlines()[1:]]
-    for concern, settings in by_concern():
-        assert shown.pop(0) == concern
+    for group, settings in by_group():
+        assert shown.pop(0) == group
         assert [shown.pop(0).split()[0] for _ in settings] == [setting.variable for setting in settings]
     assert shown == []
     assert lakeproof("settings", "home", "LAKE_CATALOG").stdout.splitlines() == [str(tmp_path / "lake"), "sql"]

@@ -8,7 +8,7 @@ import pytest
 from lakeproof.contracts import parse_contract
 from lakeproof.errors import UsageError
 from lakeproof.kafka.modes import Mode, ModeName, load_mode
-from lakeproof.settings import CONCERNS
+from lakeproof.settings import GROUPS
 
 ROOT = Path(__file__).parents[3]
 MINUTE = 60_000_000
@@ -36,7 +36,7 @@ def test_every_field_can_be_set_by_each_of_the_three(
 ) -> None:
     values = {"watermark": "2 hours", "window": "1 hour", "max_offsets": "7", "starting_offsets": "latest"}
     values |= {"event_time_format": "epoch_ms", "event_time_zone": "Europe/Berlin"}
-    fields = [field for field in CONCERNS[name].model_fields if field != "home"]
+    fields = [field for field in GROUPS[name].model_fields if field != "home"]
     for field in fields:
         value = values.get(field, f"a-{field}")
         file = tmp_path / "mode.yaml"

@@ -7,7 +7,7 @@ from lakeproof.addresses import sqlite_path, without_password
 from lakeproof.catalog import duckdb_secret, pyiceberg_properties, spark_properties, uses_s3
 from lakeproof.errors import UsageError
 from lakeproof.settings import VARIABLES, S3Settings, load_settings, settings_of
-from lakeproof.settings_help import settings_in_words
+from lakeproof.settings.help import settings_in_words
 
 
 @pytest.fixture(autouse=True)

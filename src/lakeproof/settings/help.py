@@ -9,14 +9,14 @@ from platformdirs import user_cache_path
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from lakeproof.settings import CONCERNS
+from lakeproof.settings import GROUPS
 
 
 @dataclass(frozen=True)
 class Setting:
     """Description of a setting."""
 
-    concern: str
+    group: str
     variable: str
     field: str  # dotted path in :class:`lakeproof.settings.Settings`
     default: str  # empty for none
@@ -24,28 +24,28 @@ class Setting:
 
 
 def settings_in_words() -> list[Setting]:
-    """Return all settings, grouped by concern."""
+    """Return all settings, grouped by group."""
     found: dict[str, Setting] = {}
-    for place, concern in CONCERNS.items():
-        for name, field in concern.model_fields.items():
+    for place, group in GROUPS.items():
+        for name, field in group.model_fields.items():
             if variable := field.alias:  # LAKE_HOME is a field of several models
-                title, path = str(concern.model_config["title"]), f"{place}.{name}".lstrip(".")
+                title, path = str(group.model_config["title"]), f"{place}.{name}".lstrip(".")
                 setting = Setting(title, variable, path, _default(field), field.description or "")
                 found.setdefault(variable, setting)
     return list(found.values())
 
 
-def by_concern() -> Iterator[tuple[str, list[Setting]]]:
-    """Yield all settings by the title of their concern."""
-    for concern, settings in groupby(settings_in_words(), lambda setting: setting.concern):
-        yield concern, list(settings)
+def by_group() -> Iterator[tuple[str, list[Setting]]]:
+    """Yield all settings by the title of their group."""
+    for title, settings in groupby(settings_in_words(), lambda setting: setting.group):
+        yield title, list(settings)
 
 
 def as_markdown() -> str:
     """Return the table of settings for the guide."""
     lines = ["| variable | default | what |", "|---|---|---|"]
-    for concern, settings in by_concern():
-        lines.append(f"| **{concern}** | | |")
+    for group, settings in by_group():
+        lines.append(f"| **{group}** | | |")
         for setting in settings:
             default = f"`{setting.default}`" if setting.default else "none"
             lines.append(f"| `{setting.variable}` | {default} | {setting.meaning} |")
@@ -53,11 +53,11 @@ def as_markdown() -> str:
 
 
 def epilog(variables: Iterable[str] | None = None) -> str:
-    """Return the text below the options of a program's help: the given settings, or all settings by concern."""
+    """Return the text below the options of a program's help: the given settings, or all settings by group."""
     if variables is None:
         lines = []
-        for concern, settings in by_concern():
-            lines += [f"[bold]{concern}[/]", *map(_line, settings)]
+        for group, settings in by_group():
+            lines += [f"[bold]{group}[/]", *map(_line, settings)]
     else:
         known = {setting.variable: setting for setting in settings_in_words()}
         lines = [
