@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from benchmarks.flat_figures import percentile
 from benchmarks.flat_tables import QUERY, append_many, marker
-from consumer.app.maintain import maintain_table
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg import append
 from consumer.iceberg.append import append_once, open_table
 from consumer.iceberg.data_files import DataFile, DataFileWriter
 from consumer.iceberg.jvm import java_class
+from consumer.maintenance.maintain import maintain_table
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings

@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.flat_figures import percentile
 from benchmarks.flat_tables import CHECKPOINT, QUERY, append_many, marker
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.layers.bronze.ledger import MicroBatch, Sums, ledger_rows
 from consumer.sources.files.resume import place_to_go_on
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract

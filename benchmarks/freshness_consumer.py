@@ -13,14 +13,14 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.iceberg.append import OpenTable, append_once
 from consumer.layers import base
 from consumer.layers.bronze import land
 from consumer.layers.bronze.tasks import Task, write_judged
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
 from lakeproof.settings import load_settings
 from lakeproof.tables.names import stream_tables

@@ -27,7 +27,7 @@ NAMES = ("producer", "consumer", "reader", "lakeproof", "collector")
 _CLIENT = Path(__file__).with_name("program_client.py")
 _IMPORTED_LATER = (
     *("sqlglot", "duckdb", "sqlalchemy.dialects.sqlite", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
-    *("reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.app.status", "producer.events"),
+    *("reader.connect", "reader.verify.driver", "consumer.app.run", "consumer.monitoring.status", "producer.events"),
 )
 """Modules that are slow to import (with PyArrow and PySpark), and imported by many commands at run time."""
 _MOST_BYTES = 1 << 22

@@ -391,8 +391,8 @@ def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 PRIVATE_ROOMS = {
     "consumer/iceberg": "tests/consumer/iceberg/test_contracts.py",
-    "consumer/app/cluster.py": "tests/consumer/app/test_contracts.py",
-    "consumer/app/session.py": "tests/consumer/app/test_contracts.py",
+    "consumer/spark/cluster.py": "tests/consumer/spark/test_contracts.py",
+    "consumer/spark/session.py": "tests/consumer/spark/test_contracts.py",
     "consumer/spreading.py": "tests/consumer/test_spreading.py",
     "collector/server.py": "tests/collector/test_contracts.py",
 }

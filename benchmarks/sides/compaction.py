@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.flat_tables import QUERY, append_many, marker
-from consumer.app.maintain import maintain_table, prepare
-from consumer.app.session import start_session
 from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import DataFile, DataFileWriter
 from consumer.iceberg.jvm import java_class
+from consumer.maintenance.maintain import maintain_table, prepare
+from consumer.spark.session import start_session
 from lakeproof.catalog import CATALOG, open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, load_settings

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.history_tables import History
 from benchmarks.sides.layers import declare
-from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 
 _ROWS = 2_000

@@ -7,12 +7,12 @@ from functools import partial
 from benchmarks.harness import ROOT
 from benchmarks.sides.counts import count
 from benchmarks.sides.timed import timed_queries
-from consumer.app.application import Query
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.layers.registry import layers_of
+from consumer.queries.application import Query
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings

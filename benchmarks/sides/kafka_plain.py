@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from benchmarks.sides.bronze import HORIZON_DAYS
 from benchmarks.sides.counts import count
 from benchmarks.sides.usual import EVENT
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import load_settings
 

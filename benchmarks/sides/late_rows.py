@@ -13,10 +13,10 @@ from typing import Any
 from benchmarks.harness import ROOT
 from benchmarks.history_tables import History
 from benchmarks.sides.layers import declare
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.layers.base import take as take_micro_batch
 from consumer.layers.gold.aggregate import GoldLayer
 from consumer.layers.gold.table import ensure_gold_table
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product

@@ -9,12 +9,12 @@ from pathlib import Path
 from benchmarks.harness import FOLDER_VARIABLE, ROOT
 from benchmarks.sides.bronze import fill_bronze
 from benchmarks.sides.counts import count
-from consumer.app.application import run_queries
-from consumer.app.query import LayerQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.layers.registry import layers_of
+from consumer.queries.application import run_queries
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from consumer.app.landing import BronzeQuery
+from consumer.queries.bronze import BronzeQuery
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 from benchmarks.rss import MemoryWatch
 from benchmarks.sides.counts import count
 from benchmarks.sides.looks import timed_looks
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.layers.bronze.tasks import warm_up_beside
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.local import local_path

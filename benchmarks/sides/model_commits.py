@@ -11,9 +11,9 @@ from typing import Any
 
 from benchmarks.flat_commits import timed, write_files
 from benchmarks.flat_tables import QUERY, append_many, marker
-from consumer.app.maintain import maintain_table
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg.append import OpenTable, append_once, open_table
+from consumer.maintenance.maintain import maintain_table
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.settings import load_settings

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from benchmarks.delays import DelayingProxy
 from benchmarks.model_inputs import cut
 from benchmarks.sides.model_layers import STREAM, Pipeline, Used
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.sources.files.discovery import Discovery
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.landing.zone import zone_at
 from lakeproof.settings import Settings, load_settings
 from lakeproof.state.landing_log import LandingLog

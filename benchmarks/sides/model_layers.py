@@ -24,10 +24,6 @@ from structlog.testing import capture_logs
 from benchmarks.harness import ROOT
 from benchmarks.model_inputs import LARGE, SMALL, Round, cut, large_rounds, linked, small_rounds
 from benchmarks.sides.looks import timed_looks
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.iceberg.jvm import java_class
 from consumer.iceberg.scan import read
@@ -36,8 +32,12 @@ from consumer.layers.bronze.land import BronzeLayer
 from consumer.layers.registry import layers_of
 from consumer.layers.silver.compared import compared_of, kept_scan
 from consumer.layers.silver.content import keys
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from consumer.sources.files.source import FileSource
 from consumer.sources.source import Held
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product

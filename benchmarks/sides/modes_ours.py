@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from benchmarks.sides.modes_plain import WATERMARK, WINDOW, written
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.layers.base import take
 from consumer.modes.layer import ModeLayer
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.kafka.modes import ModeName, load_mode
 from lakeproof.state.lease import lease
 

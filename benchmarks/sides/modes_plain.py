@@ -10,7 +10,7 @@ import duckdb
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from benchmarks.modes import TOPIC
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.settings import load_settings
 
 WATERMARK, WINDOW = "10 minutes", "5 minutes"

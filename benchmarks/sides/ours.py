@@ -4,8 +4,8 @@ import json
 
 from benchmarks.sides.counts import count
 from benchmarks.sides.timed import timed_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.settings import load_settings
 
 STREAM = "events"

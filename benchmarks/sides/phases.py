@@ -16,13 +16,13 @@ from structlog.testing import capture_logs
 from benchmarks.harness import ROOT
 from benchmarks.rss import cpu_by_part
 from benchmarks.sides.counts import count
-from consumer.app.application import Query, run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.layers.registry import layers_of
+from consumer.queries.application import Query, run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings

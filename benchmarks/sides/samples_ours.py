@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.expressions import GreaterThanOrEqual
 
 from benchmarks.sides.readings import SECOND, STREAM, Kept, Load, Silver, compared, follow, product
-from consumer.app.query import LayerQuery
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.iceberg.marker import committed
 from consumer.layers.base import take as take_micro_batch
 from consumer.layers.samples.sample import SamplesLayer
+from consumer.queries.layer import LayerQuery
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.gold.samples import Grouping
 from lakeproof.settings import load_settings

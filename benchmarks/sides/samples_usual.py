@@ -14,7 +14,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks.sides.lists_of_windows import OUTPUT, STATE, sample
 from benchmarks.sides.readings import Kept, Load, Silver, compared, follow
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.settings import load_settings
 
 

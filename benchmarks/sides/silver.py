@@ -10,7 +10,7 @@ from datetime import timedelta
 from benchmarks.history_tables import History
 from benchmarks.rss import MemoryWatch, cpu_by_part
 from benchmarks.sides.layers import declare
-from consumer.app.session import PLANNING_ONLY, start_session
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.settings import load_settings
 
 _ROWS_AT_ONCE = 500_000

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from benchmarks.sides.bronze import HORIZON_DAYS, fill_bronze
 from benchmarks.sides.counts import count
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.settings import load_settings
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from consumer.app.application import Query, run_queries
-from consumer.app.session import PLANNING_ONLY, start_session
 from consumer.layers.bronze.tasks import warm_up_beside
+from consumer.queries.application import Query, run_queries
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.settings import Settings
 
 

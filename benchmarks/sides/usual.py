@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import DecimalType, MapType, StringType, StructField, StructType, TimestampType
 
 from benchmarks.sides.counts import count
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import load_settings
 

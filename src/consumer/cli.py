@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from consumer.app.trigger import Trigger
 from consumer.asked import (
     STREAM,
     DataSource,
@@ -24,8 +23,9 @@ from consumer.asked import (
     with_source,
 )
 from consumer.condition import COLUMNS, spark_condition, spark_expression
-from consumer.erasure.condition import read_condition
 from consumer.mode_options import option_of, with_mode_options
+from consumer.queries.trigger import Trigger
+from consumer.removal.condition import read_condition
 from lakeproof.cluster import check_reachable, is_submitted, places_of
 from lakeproof.command import application, run
 from lakeproof.contracts import load_contract
@@ -269,8 +269,8 @@ def maintain_tables(
     """
     settings = load_settings()
     _check(settings)
-    from consumer.app import maintain
     from consumer.app.run import run_maintenance
+    from consumer.maintenance import maintain
 
     skipped: dict[str, LakeproofError] = {}
     done = run_maintenance(settings, streams or [], skipped.__setitem__, dry_run=dry_run)
@@ -327,8 +327,8 @@ def erase_person(
     if certificate and not dry_run:
         certificate.touch()  # fails before anything is removed: no later command could write this certificate
     _check(settings)
-    from consumer.app import erase
     from consumer.app.run import run_erasure
+    from consumer.removal import erase
 
     done = run_erasure(settings, stream, condition, dry_run=dry_run, keep_landed=keep_landed, in_source=in_source)
     if certificate and not dry_run:
@@ -389,8 +389,8 @@ def retain_landed_files(
     settings = load_settings()
     age = read_option(older_than) if older_than is not None else None
     check_tables(settings)
-    from consumer.app import retain
     from consumer.app.run import run_retention
+    from consumer.removal import retain
 
     names = list(dict.fromkeys(streams or retain.streams_with_retention(settings)))
     if not names:
@@ -501,7 +501,7 @@ def show_status(
         raise UsageError("--json cannot be used with --watch.", "LAKE_METRICS serves the same to programs.")
     if every is not None and not watch:
         raise UsageError("--every is for --watch.", "Add --watch.")
-    from consumer.app import status
+    from consumer.monitoring import status
 
     if watch:
         status.watch(lambda: status.status(settings, streams or []), every or 2.0, sys.stdout)
@@ -618,7 +618,7 @@ def _mode_of(streams: list[str]) -> ModeName | None:
 
 def _as_submitted(**options: Any) -> Any:
     """Run in the JVM that spark-submit has started."""
-    from consumer.app.cluster import adopt_submitted
+    from consumer.spark.cluster import adopt_submitted
 
     adopt_submitted()
     return app(**options)

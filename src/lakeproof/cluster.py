@@ -14,7 +14,7 @@ from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 from lakeproof.storage.local import local_path
 
-QUICK_PYTHON = files("consumer") / "worker.sh"
+QUICK_PYTHON = files("consumer.spark") / "worker.sh"
 """Script that starts the driver's Python as a Spark worker."""
 SAME = ("lakeproof", "msgspec", "pyarrow", "pyiceberg", "pyiceberg-core")
 """Packages that read pickles of the driver, or write and hash rows: they need the same version everywhere."""
@@ -159,7 +159,7 @@ def driver_options(settings: Settings) -> list[str]:
         "-XX:+ExitOnOutOfMemoryError",
         # Each thread would keep a buffer outside the heap as large as the largest file that it has written.
         "-Djdk.nio.maxCachedBufferSize=1048576",
-        f"-Dlog4j2.configurationFile={files('consumer') / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={files('consumer.spark') / 'log4j2.properties'}",
         f"-Dlakeproof.logs={settings.logs}",
         f"-Dlakeproof.logs.pattern={str(settings.logs).replace('%', '%%')}",
     ]

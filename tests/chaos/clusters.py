@@ -19,7 +19,7 @@ from tests.chaos.orders import Act, Step
 from tests.chaos.processes import wait_until
 from tests.cluster import Cluster
 
-from consumer.app.folders import orphans
+from consumer.maintenance.folders import orphans
 from lakeproof.catalog import open_catalog
 
 Run = Callable[[Bench], Outcome]

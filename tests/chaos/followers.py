@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.chaos.lake import TABLES
 
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.catalog import open_catalog
 from lakeproof.holds import hold
 from lakeproof.settings import Settings, load_settings

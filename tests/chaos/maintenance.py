@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.chaos.lake import OF_BRONZE
 from tests.operations import tables
 
-from consumer.app.session import start_session
+from consumer.spark.session import start_session
 from lakeproof.settings import load_settings
 
 SPARK_JOBS = ("compact", "manifests", "expire", "old-orphans")

@@ -104,10 +104,10 @@ def install(mutant: Mutant) -> None:
 
 def _append_without_looking() -> None:
     """Do not check markers, neither when a micro-batch or a run begins, nor before an append."""
-    from consumer.app import landing
     from consumer.iceberg import append
     from consumer.iceberg.newest import Standing
     from consumer.layers.bronze import land
+    from consumer.queries import bronze as landing
 
     wrap(append, "has_done", lambda _: lambda *_arguments: False)
     wrap(land, "unfinished", lambda _: lambda *_arguments: None)
@@ -126,7 +126,7 @@ def _forget_the_ledger() -> None:
 
 
 def _need_no_lease() -> None:
-    from consumer.app import application as app
+    from consumer.queries import application as app
 
     class Anybodys:
         def check(self) -> None: ...
@@ -376,6 +376,6 @@ def _close_what_failed() -> None:
 
 def _forget_pauses() -> None:
     """Ignore pauses: cut landed data into micro-batches as the trigger does."""
-    from consumer.app.landing import BronzeQuery
+    from consumer.queries.bronze import BronzeQuery
 
     wrap(BronzeQuery, "_take_paused", lambda _: lambda *_arguments: None)

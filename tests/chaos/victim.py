@@ -16,13 +16,13 @@ from tests.chaos.orders import Orders, Step
 from tests.chaos.processes import groups_of, signal_groups
 
 from consumer import cli
-from consumer.app import maintain
 from consumer.iceberg import append, rewrite
 from consumer.layers import base, rebuild
 from consumer.layers.bronze import land, replay
 from consumer.layers.gold import aggregate
 from consumer.layers.silver import decide
 from consumer.layers.sinks.topic import TopicSink
+from consumer.maintenance import maintain
 from lakeproof.state import lease
 from lakeproof.state.breaker_log import BreakerLog
 from lakeproof.state.schema import BREAKER_TRIPS

@@ -12,10 +12,10 @@ from tests.lakes import changed, variables
 from tests.servers import PASSWORD, KafkaServer, MinioServer
 from typer.testing import CliRunner
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.catalog import open_catalog, spark_properties
 from lakeproof.settings import Settings, settings_of
 
@@ -35,7 +35,7 @@ SECRETS = {
 def _short_waits() -> Iterator[None]:
     """Let clients of Kafka wait less: at the end of a partition, and for topics, which tests create before."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("consumer.erasure.topics._SECONDS", 0.05)
+        patch.setattr("consumer.removal.topics._SECONDS", 0.05)
         patch.setattr("lakeproof.kafka.topic._NEW_TOPIC_SECONDS", 1.5)
         patch.setattr("reader.verify.landed.messages._POLL_SECONDS", 0.05)
         yield

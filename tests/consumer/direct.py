@@ -5,12 +5,12 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
-from consumer.app.application import own_settings
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.replay import ReplayQuery
-from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
+from consumer.queries.application import own_settings
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.replay import ReplayQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import catalog_errors
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease

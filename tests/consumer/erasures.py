@@ -18,9 +18,9 @@ from tests.consumer.lake import SessionOf
 from tests.consumer.replays import Landing, content, drain
 from tests.servers import KafkaServer
 
-from consumer.app.erase import Erased, erase
-from consumer.erasure.avro import unpacked_avro
-from consumer.erasure.condition import read_condition
+from consumer.removal.avro import unpacked_avro
+from consumer.removal.condition import read_condition
+from consumer.removal.erase import Erased, erase
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.s3 import s3_client

@@ -13,16 +13,16 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
-from consumer.app.alerts import AlertsQuery
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.replay import ReplayQuery
-from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.layers.registry import layers_of
+from consumer.queries.alerts import AlertsQuery
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.replay import ReplayQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.kafka.offsets import source_name

@@ -6,11 +6,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from consumer.app.query import LayerQuery
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked
 from consumer.layers.base import Layer, take
 from consumer.layers.registry import layers_of
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.gold.model import Product
 from lakeproof.gold.samples import Samples

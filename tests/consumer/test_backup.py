@@ -17,9 +17,9 @@ from tests.lakes import changed
 from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from consumer.app.landing import BronzeQuery
-from consumer.app.maintain import maintain
-from consumer.app.trigger import Trigger
+from consumer.maintenance.maintain import maintain
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.backup.manifest import Folder, folder_at
 from lakeproof.backup.restore import RestorePlan, plan_restore, restore
 from lakeproof.backup.take import back_up

@@ -12,10 +12,10 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.servers import SPARK_JARS
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.trigger import Trigger
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings, settings_of

@@ -18,9 +18,9 @@ from tests.operations.tables import maintain
 from tests.pages import blocks
 from tests.servers import SPARK_JARS, Minio
 
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
 from consumer.cli import app as consumer_app
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof_app
 from lakeproof.contracts import load_contract

@@ -16,9 +16,9 @@ from tests.operations.tables import delete_by_equality, expire_all_but_last, rew
 from tests.programs import forked
 from tests.servers import KafkaServer
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract, parse_contract
 from lakeproof.errors import LakeproofError

@@ -1,1 +1,1 @@
-"""The application around the layers: sessions of Spark, running queries, the screen, status and repair."""
+"""What an operator asks for: a run of queries, a repair of a stream, an archive of classes."""

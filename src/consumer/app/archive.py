@@ -9,13 +9,13 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from consumer.app.application import Query, run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.session import PLANNING_ONLY, class_archive, end_session, start_session
-from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
+from consumer.queries.application import Query, run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
+from consumer.spark.session import PLANNING_ONLY, class_archive, end_session, start_session
 from lakeproof.settings import Settings, settings_of
 
 STREAM = "events"

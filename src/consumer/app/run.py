@@ -10,27 +10,27 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.app.alerts import AlertsQuery
-from consumer.app.application import Query, Started, run_queries
-from consumer.app.erase import Erased, erase
-from consumer.app.failures import explained
-from consumer.app.landing import BronzeQuery
-from consumer.app.maintain import Maintained, Skipped, maintain
-from consumer.app.maintenance import MaintenanceQuery
-from consumer.app.mode import ModeQuery
-from consumer.app.past import PastQuery
-from consumer.app.query import LayerQuery
-from consumer.app.replay import ReplayQuery, preview, report
-from consumer.app.retain import Retained, retain_all
-from consumer.app.screen import screen
-from consumer.app.session import PLANNING_ONLY, start_session
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked, Period
-from consumer.erasure.condition import Condition
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
+from consumer.maintenance.maintain import Maintained, Skipped, maintain
+from consumer.monitoring.screen import screen
+from consumer.queries.alerts import AlertsQuery
+from consumer.queries.application import Query, Started, run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.failures import explained
+from consumer.queries.layer import LayerQuery
+from consumer.queries.maintenance import MaintenanceQuery
+from consumer.queries.mode import ModeQuery
+from consumer.queries.past import PastQuery
+from consumer.queries.replay import ReplayQuery, preview, report
+from consumer.queries.trigger import Trigger
+from consumer.removal.condition import Condition
+from consumer.removal.erase import Erased, erase
+from consumer.removal.retain import Retained, retain_all
+from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.modes import Mode
@@ -167,12 +167,12 @@ def _watchers(
 ) -> Iterator[Started]:
     """Start the reporting of a run to other programs; yield callbacks for when the queries are started."""
     if watched and settings.monitor.metrics:
-        from consumer.app.monitor import monitored
+        from consumer.monitoring.monitor import monitored
 
         yield around.enter_context(monitored(settings, queries, watched, available_now=trigger.available_now))
     if watched and settings.monitor.lineage:
         try:
-            from consumer.app.lineage import traced
+            from consumer.monitoring.lineage import traced
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"LAKE_LINEAGE needs the package openlineage-python: {error}.",

@@ -21,9 +21,9 @@ from tests.lakes import changed
 from tests.rest_login import LoginProxy, SignedProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product

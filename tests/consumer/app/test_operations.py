@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.removal.accounts import check, land, landed_names
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.landing_zone import ALIASES, Alias

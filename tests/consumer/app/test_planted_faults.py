@@ -19,11 +19,11 @@ from tests.messages import send
 from tests.selection import first_by_default
 from tests.servers import KafkaServer, Minio
 
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
-from consumer.app.trigger import Trigger
 from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.kafka.offsets import source_name
 from lakeproof.landing.zone import landing_zone

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.app.accounts import check, land, landed_names
 from tests.consumer.lake import Drain, rows
+from tests.consumer.removal.accounts import check, land, landed_names
 from tests.selection import grid
 
 from consumer.layers import base

@@ -10,11 +10,11 @@ from pyiceberg.types import LongType, NestedField
 from tests.clocks import clock_off
 from tests.consumer.lake import SessionOf
 
-from consumer.app.maintain import maintain
 from consumer.iceberg.append import OpenTable, append_once, open_table
 from consumer.iceberg.expire import expire
 from consumer.iceberg.marker import Marker
 from consumer.iceberg.rewrite import drop_branches, make_branch
+from consumer.maintenance.maintain import maintain
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings

@@ -19,13 +19,13 @@ from tests.lost_answers import REST_ANSWERS, Answer, PostgresProxy, RestProxy
 from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import append_once
 from consumer.iceberg.expire import expire
 from consumer.iceberg.rewrite import CollisionError, compact
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.gold.product_file import load_product

@@ -15,12 +15,12 @@ from pyspark.sql import Row, SparkSession
 from tests.consumer.iceberg.upserts import Upserts
 from tests.selection import first_by_default
 
-from consumer.app.maintain import options_of
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, remove_orphans
 from consumer.iceberg.memory import MEMORY
 from consumer.iceberg.rewrite import BRANCH, CollisionError, Compacted, NotEqualError, compact, work
+from consumer.maintenance.maintain import options_of
 from lakeproof.settings import MaintenanceSettings
 
 pytestmark = pytest.mark.spark

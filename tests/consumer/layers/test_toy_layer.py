@@ -17,9 +17,6 @@ from pyspark.sql import SparkSession
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 
-from consumer.app.application import run_queries
-from consumer.app.query import LayerQuery
-from consumer.app.trigger import Trigger
 from consumer.asked import Asked, asked_to_run
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import DataFileWriter
@@ -27,6 +24,9 @@ from consumer.iceberg.marker import Marker
 from consumer.layers import registry
 from consumer.layers.base import Commits, Layer, append
 from consumer.layers.rebuild import rebuild
+from consumer.queries.application import run_queries
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.errors import LakeproofError

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.consumer.lake import SessionOf, rows
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
 from consumer.layers import base
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from consumer.sources.envelope import Envelope
 from consumer.sources.registry import SOURCES
 from consumer.sources.source import Held, Source

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.consumer.app.accounts import EVENT
 from tests.consumer.breakers import apply_contract, write_contract
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
+from tests.consumer.removal.accounts import EVENT
 from tests.lakes import changed
 from tests.selection import first_by_default, grid
 
 from consumer.app import repair
-from consumer.app.application import run_queries
-from consumer.app.replay import ReplayQuery
-from consumer.app.status import Doing, as_json, exit_code, status
 from consumer.layers.bronze import breaker, land
 from consumer.layers.bronze.replay import Replay
+from consumer.monitoring.status import Doing, as_json, exit_code, status
+from consumer.queries.application import run_queries
+from consumer.queries.replay import ReplayQuery
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, PausedError
 from lakeproof.settings import Settings

@@ -24,9 +24,9 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
-from consumer.app.alerts import AlertsQuery
-from consumer.app.trigger import Trigger
 from consumer.layers.samples.alerts import is_plain, other_alerts, plain_alerts, why_never_plain
+from consumer.queries.alerts import AlertsQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import Contract, TimeForm, TimeFormat, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.samples import AlertMode, Alerts, Samples
@@ -278,7 +278,7 @@ def test_no_alert_is_missing_over_kills_and_changes_of_the_mode(
 def is_worker(process: psutil.Process) -> bool:
     """Return whether the process is one of Spark's Python workers."""
     with suppress(psutil.NoSuchProcess):
-        return "consumer.app.worker_daemon" in process.cmdline()
+        return "consumer.spark.worker_daemon" in process.cmdline()
     return False
 
 

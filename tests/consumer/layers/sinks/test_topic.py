@@ -25,15 +25,15 @@ from tests.operations.pieces import Piece, back_up, lose, restore
 from tests.selection import only_with_all
 from tests.servers import KafkaServer, free_port
 
-from consumer.app.application import run_queries
-from consumer.app.landing import BronzeQuery
-from consumer.app.query import LayerQuery
 from consumer.app.repair import resend
-from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
 from consumer.layers.sinks import topic as sink
 from consumer.layers.sinks.changes import Followed, gold_followed, silver_followed
 from consumer.layers.sinks.topic import TopicSink, sink_name
+from consumer.queries.application import run_queries
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.layer import LayerQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka import create

@@ -16,9 +16,9 @@ from tests.lakes import changed
 from tests.servers import Minio
 from typer.testing import CliRunner
 
-from consumer.app import status
-from consumer.app.retain import NotOursError, retain
 from consumer.asked import with_landing
+from consumer.monitoring import status
+from consumer.removal.retain import NotOursError, retain
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof
 from lakeproof.errors import UnavailableError, UsageError

@@ -8,8 +8,8 @@ from tests.lakes import changed
 from tests.messages import event, received, send
 from tests.servers import KafkaServer
 
-from consumer.app.landing import BronzeQuery
-from consumer.app.trigger import Trigger
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from lakeproof.backup.manifest import folder_at
 from lakeproof.backup.restore import plan_restore, restore
 from lakeproof.backup.take import back_up

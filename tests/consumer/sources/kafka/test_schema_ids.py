@@ -13,10 +13,10 @@ from tests.lakes import changed, variables
 from tests.servers import RegistryServer, free_port
 from typer.testing import CliRunner, Result
 
-from consumer.app.landing import BronzeQuery
-from consumer.app.replay import ReplayQuery
-from consumer.app.trigger import Trigger
 from consumer.layers.bronze.replay import Replay
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.replay import ReplayQuery
+from consumer.queries.trigger import Trigger
 from consumer.sources.kafka import schema_ids
 from consumer.sources.kafka.schema_ids import SchemaIds
 from lakeproof.catalog import open_catalog

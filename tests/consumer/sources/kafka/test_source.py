@@ -18,10 +18,10 @@ from tests.messages import event, messages, send, send_in_transaction
 from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
-from consumer.app.landing import BronzeQuery
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
-from consumer.app.trigger import Trigger
 from consumer.bulletin import Bulletin
+from consumer.queries.bronze import BronzeQuery
+from consumer.queries.trigger import Trigger
 from consumer.sources.kafka.source import KafkaSource, advanced
 from lakeproof.checkpoint import checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError

@@ -1,0 +1,1 @@
+"""Maintenance of tables: compaction, expired snapshots, orphan files, replaced folders, and landing logs."""

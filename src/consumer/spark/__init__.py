@@ -1,0 +1,1 @@
+"""Spark: its session, its cluster, and the process from which its Python workers are forked."""

@@ -1,0 +1,23 @@
+"""The search of a topic for a person's data, and tombstones for its keys."""
+
+from tests.messages import messages, send
+from tests.servers import KafkaServer
+
+from consumer.removal.condition import Condition
+from consumer.removal.topics import forget_in_topic
+from lakeproof.settings import settings_of
+
+PERSON = Condition(({"user_id": "wanda"},))
+
+
+def test_a_topic_whose_first_messages_are_gone_is_searched(kafka: KafkaServer) -> None:
+    settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
+    topic = kafka.new_topic(cleanup_policy="compact,delete")
+    send(kafka, topic, [b'{"user_id": "karl"}'] * 2, key=b"k")
+    send(kafka, topic, [b'{"user_id": "wanda"}'], key=b"w")
+    kafka.delete_records(topic, 0, 1)  # as retention.ms does
+    found = forget_in_topic(settings, topic, PERSON, is_ours=True)
+    assert (found.messages, found.tombstones) == (1, 1)
+    assert messages(kafka, topic) == [1, 2, 3]
+    again = forget_in_topic(settings, topic, PERSON, is_ours=True)
+    assert (again.messages, again.tombstones) == (1, 0)
