@@ -328,18 +328,19 @@ def erase_person(
         certificate.touch()  # fails before anything is removed: no later command could write this certificate
     _check(settings)
     from consumer.app.run import run_erasure
-    from consumer.removal import erase
+    from consumer.removal.certificate import INCOMPLETE, lines
+    from consumer.removal.certificate import as_json as certificate_json
 
     done = run_erasure(settings, stream, condition, dry_run=dry_run, keep_landed=keep_landed, in_source=in_source)
     if certificate and not dry_run:
-        certificate.write_text(erase.as_json(done) + "\n")
+        certificate.write_text(certificate_json(done) + "\n")
     if as_json:
-        typer.echo(erase.as_json(done))
+        typer.echo(certificate_json(done))
     else:
-        for line in erase.lines(done, dry_run=dry_run):
+        for line in lines(done, dry_run=dry_run):
             typer.echo(printable(line))
     if not dry_run and not done.is_complete:
-        raise typer.Exit(erase.INCOMPLETE)
+        raise typer.Exit(INCOMPLETE)
 
 
 @app.command("retain")

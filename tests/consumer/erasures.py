@@ -19,8 +19,9 @@ from tests.consumer.replays import Landing, content, drain
 from tests.servers import KafkaServer
 
 from consumer.removal.avro import unpacked_avro
+from consumer.removal.certificate import Erased
 from consumer.removal.condition import read_condition
-from consumer.removal.erase import Erased, erase
+from consumer.removal.erase import erase
 from lakeproof.contracts import load_contract
 from lakeproof.settings import Settings, settings_of
 from lakeproof.storage.s3 import s3_client

@@ -27,8 +27,9 @@ from consumer.queries.mode import ModeQuery
 from consumer.queries.past import PastQuery
 from consumer.queries.replay import ReplayQuery, preview, report
 from consumer.queries.trigger import Trigger
+from consumer.removal.certificate import Erased
 from consumer.removal.condition import Condition
-from consumer.removal.erase import Erased, erase
+from consumer.removal.erase import erase
 from consumer.removal.retain import Retained, retain_all
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts.model import Removable

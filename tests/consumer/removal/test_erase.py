@@ -21,8 +21,9 @@ from tests.servers import KafkaServer, free_port
 from consumer.asked import asked_to_run
 from consumer.maintenance.maintain import LEASE
 from consumer.removal import erase as module
+from consumer.removal.certificate import Erased, as_json, lines
 from consumer.removal.condition import Condition
-from consumer.removal.erase import Erased, as_json, erase, lines
+from consumer.removal.erase import erase
 from consumer.removal.search import find_rows
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract

@@ -42,8 +42,9 @@ from consumer.iceberg import remove as removing
 from consumer.queries.failures import explained
 from consumer.removal import erase as erasing
 from consumer.removal.account import read_account
+from consumer.removal.certificate import Erased
 from consumer.removal.condition import read_condition
-from consumer.removal.erase import Erased, erase
+from consumer.removal.erase import erase
 from consumer.removal.retain import retain
 from consumer.removal.topics import InTopic
 from lakeproof.catalog import open_catalog
