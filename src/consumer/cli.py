@@ -502,16 +502,18 @@ def show_status(
         raise UsageError("--json cannot be used with --watch.", "LAKE_METRICS serves the same to programs.")
     if every is not None and not watch:
         raise UsageError("--every is for --watch.", "Add --watch.")
-    from consumer.monitoring import status
+    from consumer.monitoring import status_table
+    from consumer.monitoring.query_status import exit_code
+    from consumer.monitoring.status import status
 
     if watch:
-        status.watch(lambda: status.status(settings, streams or []), every or 2.0, sys.stdout)
-    found = status.status(settings, streams or [])
+        status_table.watch(lambda: status(settings, streams or []), every or 2.0, sys.stdout)
+    found = status(settings, streams or [])
     if as_json:
-        typer.echo(status.as_json(found))
+        typer.echo(status_table.as_json(found))
     else:
-        status.write_table(found, sys.stdout)
-    raise typer.Exit(status.exit_code(found))
+        status_table.write_table(found, sys.stdout)
+    raise typer.Exit(exit_code(found))
 
 
 @app.command("resend")

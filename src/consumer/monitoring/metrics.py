@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from consumer.monitoring.query_status import Doing, QueryStatus
 from consumer.monitoring.sizes import TableSize
-from consumer.monitoring.status import Doing, QueryStatus
 from consumer.queries.application import Query
 from lakeproof.checkpoint import bronze_query
 from lakeproof.state.proofs import Proof, ProofOutcome

@@ -21,8 +21,9 @@ from prometheus_client import make_wsgi_app
 
 from consumer.bulletin import Bulletin
 from consumer.monitoring.metrics import Look, Metrics
+from consumer.monitoring.query_status import NothingYetError
 from consumer.monitoring.sizes import Sizes, TableSize, folder_size
-from consumer.monitoring.status import NothingYetError, status
+from consumer.monitoring.status import status
 from consumer.queries.application import Query, Started
 from consumer.queries.running import Running
 from lakeproof.addresses import without_password

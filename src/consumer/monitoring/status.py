@@ -1,22 +1,29 @@
 """The status of each query, from leases, tables, landing log and topics, without Spark."""
 
-import json
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import partial
-from io import StringIO
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING
 
 from consumer.iceberg.marker import Committed, committed, property_of
-from consumer.layers.bronze.trips import BadUnit, described, ways_on
+from consumer.layers.bronze.trips import ways_on
 from consumer.modes.checkpoint import Checkpoint
+from consumer.monitoring.lag import (
+    RATE_OVER,
+    age_of_oldest,
+    behind_in_topic,
+    closed_behind,
+    landed_behind,
+    messages_behind,
+    micro_batches_behind,
+    per_second,
+)
+from consumer.monitoring.query_status import Doing, NothingYetError, QueryStatus
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import alerts_queries, bronze_query, read_checkpoint
-from lakeproof.contracts import Contract, load_contract
-from lakeproof.errors import LakeproofError, PausedError, UsageError
+from lakeproof.contracts import load_contract
+from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import Kind, Publish
 from lakeproof.gold.product_file import load_product, names_of_kind
 from lakeproof.gold.samples import AlertMode
@@ -25,11 +32,9 @@ from lakeproof.kafka.modes import ModeName
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
-from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.failures import failures
-from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.state.lease import (
     QueryState,
     alerts_lease,
@@ -40,8 +45,6 @@ from lakeproof.state.lease import (
     state_of,
 )
 from lakeproof.state.sink_positions import SinkPositions, sink_lease
-from lakeproof.storage import scheme_of
-from lakeproof.streams import printable
 from lakeproof.tables.names import (
     gold_query,
     gold_table,
@@ -54,61 +57,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from rich.console import Console
 
-_RATE_OVER = timedelta(minutes=1)
 _WARNED_FOR = timedelta(days=1)
-_SAID = {
-    "warned": "the breaker warned",
-    "paused": "paused",
-    "paused past": "a batch over the past was paused",
-    "accepted": "accepted, and committed by the next run. Paused",
-}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RECENT_FILES = 1000
-_WIDE = 10_000  # characters: wide enough that nothing is cut off
-_HEADINGS = ("query", "state", "behind", "rows/s", "last commit", "watermark")
-
-
-class Doing(StrEnum):
-    """The state of a query."""
-
-    RUNNING = "running"
-    STOPPED = "stopped"
-    PAUSED = "paused"
-    FAILED = "failed"
-
-
-_COLOURS = {Doing.RUNNING: "green", Doing.STOPPED: "yellow", Doing.PAUSED: "red", Doing.FAILED: "red"}
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    """The status of a query."""
-
-    query: str  # its name
-    state: Doing = Doing.STOPPED
-    # number of files, messages or micro-batches that it has not taken yet; None if unknown, as for alerts that are sent
-    # in real time: Spark notes their offsets every two minutes
-    lag: int | None = None
-    unit: str = "micro-batches"
-    rows_per_second: float | None = None  # rows committed in the last minute, per second; None for a sink
-    last_commit: datetime | None = None  # UTC
-    # the greatest event time that silver has seen, or the time before which windows are final, UTC
-    watermark: datetime | None = None
-    # how long the oldest item that it has not taken has been waiting, 0 if it has taken all; None if unknown
-    lag_seconds: float | None = None
-    # how long the oldest landed item has been waiting, for this query or for one before it
-    freshness_seconds: float | None = None
-    problem: str = ""  # why it failed or is paused, or why the lag is unknown
-    # Findings of the stream's breaker: a current pause, or the last warning within a day.
-    breaker: Mapping[str, Any] | None = None
-
-
-class NothingYetError(UsageError):
-    """No query has run yet."""
-
-
 Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 
@@ -146,98 +97,6 @@ def _with_state(query: QueryStatus, held: QueryState, failure: str | None) -> Qu
     return query if failure is None else replace(query, state=Doing.FAILED, problem=failure)
 
 
-def exit_code(found: Sequence[QueryStatus]) -> int:
-    """Return 0 if all queries run, 1 if one failed, 5 if none failed and one is paused, 4 if one is only stopped."""
-    states = {each.state for each in found}
-    if Doing.FAILED in states:
-        return 1
-    if Doing.PAUSED in states:
-        return PausedError.exit_code
-    return 4 if Doing.STOPPED in states else 0
-
-
-def as_json(found: Sequence[QueryStatus]) -> str:
-    """Return the status as JSON."""
-    return json.dumps([asdict(each) for each in found], default=str, indent=2)
-
-
-def write_table(found: Sequence[QueryStatus], out: TextIO) -> None:
-    """Write the status as a table for people."""
-    from rich.console import Console
-
-    _print(found, Console(file=out, soft_wrap=True))
-
-
-def watch(look: Callable[[], Sequence[QueryStatus]], every: float, out: TextIO) -> NoReturn:
-    """Write the status for people repeatedly, until Ctrl-C; on a terminal, in place."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console, has_shown = Console(file=out, soft_wrap=True), False
-    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
-        while True:
-            shown = StringIO()
-            page = Console(file=shown, soft_wrap=True, width=console.width, force_terminal=console.is_terminal)
-            try:
-                _print(look(), page)
-                has_shown = True
-            except LakeproofError as error:
-                # The server may be available again soon, and a file that was right before is being edited.
-                if not (has_shown or error.retryable):
-                    raise
-                page.print(printable(str(error)), markup=False, highlight=False)
-            page.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, every {every:g} s", highlight=False)
-            if console.is_terminal:
-                live.update(Text.from_ansi(shown.getvalue()), refresh=True)
-            else:
-                out.write(shown.getvalue())
-                out.flush()
-            time.sleep(every)
-
-
-def _print(found: Sequence[QueryStatus], console: "Console") -> None:
-    from rich.markup import escape
-    from rich.table import Table as Printed
-    from rich.text import Text
-
-    table = Printed(*_HEADINGS)
-    for each in found:
-        name, state, *others = _cells(each)
-        table.add_row(escape(name), Text(state, _COLOURS[each.state]), *others)
-    if console.measure(table, options=console.options.update(width=_WIDE)).maximum <= console.width:
-        console.print(table)
-    else:  # no name is cut off to fit
-        for each in found:
-            name, state, *others = _cells(each)
-            console.print(escape(name), Text(state, _COLOURS[each.state]))
-            named = zip(_HEADINGS[2:], others, strict=True)
-            console.print("  " + ", ".join(f"{heading} {cell}" for heading, cell in named if cell))
-    for each in found:
-        if each.problem:
-            console.print(printable(f"{each.query}: {each.problem}"), markup=False)
-        if each.breaker:
-            console.print(printable(f"{each.query}: {_of_breaker(each.breaker)}"), markup=False)
-
-
-def _of_breaker(breaker: Mapping[str, Any]) -> str:
-    """Describe the findings of the breaker for people."""
-    said = f"{_SAID[breaker['state']]} at {breaker['at']:%Y-%m-%d %H:%M:%S}: {described(breaker)}."
-    return "\n  ".join([said, *(str(BadUnit(**each)) for each in breaker["examples"])])
-
-
-def _cells(each: QueryStatus) -> list[str]:
-    """Return the texts of a row, in the order of the headings."""
-    return [
-        each.query,
-        str(each.state),
-        "?" if each.lag is None else f"{each.lag:,} {each.unit}",
-        "" if each.rows_per_second is None else f"{each.rows_per_second:,.1f}",
-        _time(each.last_commit),
-        _time(each.watermark),
-    ]
-
-
 def _of_modes(settings: Settings, modes: Sequence[ModeName]) -> Found:
     """Yield the modes that have run and still have a checkpoint, from checkpoints and topics."""
     for mode in modes:
@@ -262,7 +121,7 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
     try:
         topic_id, partitions = topic.identity()
         if topic_id == identity.topic_id:
-            lag, age = _behind_in(topic, position, partitions)
+            lag, age = behind_in_topic(topic, position, partitions)
         else:
             problem = f"The topic {topic.name} was deleted and created again."
     except LakeproofError as error:
@@ -273,22 +132,6 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
         f"{mode} {root}", lag=lag, unit="messages", rows_per_second=rate, last_commit=at, watermark=watermark,
         lag_seconds=age, freshness_seconds=age, problem=problem,
     )  # fmt: skip
-
-
-def per_second(commits: Sequence[tuple[datetime, int, int]], now: datetime) -> float:
-    """Return the events per second of the last minute.
-
-    `commits` has, for each retained commit, its time, the total of events kept by then, and the events kept by it.
-    """
-    new = [(at, total, own) for at, total, own in commits if at >= now - _RATE_OVER]
-    if not new:
-        return 0.0
-    first, total, own = new[0]
-    counted = new[-1][1] - total
-    if len(new) < len(commits) or total == own:
-        return round((counted + own) / _RATE_OVER.total_seconds(), 1)
-    # A busy mode keeps fewer commits than it makes in a minute.
-    return round(counted / max((now - first).total_seconds(), 1.0), 1)
 
 
 def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
@@ -319,8 +162,8 @@ class _Filled:
 
     def status(self, lag: int | None, watermark: datetime | None = None, problem: str = "") -> QueryStatus:
         commits = list(self._commits())
-        since = datetime.now(UTC) - _RATE_OVER
-        rate = round(sum(rows for at, rows in commits if at >= since) / _RATE_OVER.total_seconds(), 1)
+        since = datetime.now(UTC) - RATE_OVER
+        rate = round(sum(rows for at, rows in commits if at >= since) / RATE_OVER.total_seconds(), 1)
         last = max((at for at, _ in commits), default=None)
         if last is None and self.newest:
             # The snapshot of the last commit has expired, so this commit is older than the oldest snapshot.
@@ -363,16 +206,9 @@ def _behind_another(
     query: QueryStatus, before: QueryStatus, followed: _Filled, newest: Committed | None
 ) -> QueryStatus:
     """Add to a query that follows another one's table how long the rows that it lacks have been waiting."""
-    age = _age(query.lag, followed.first_after(newest) if query.lag else None)
+    age = age_of_oldest(query.lag, followed.first_after(newest) if query.lag else None)
     ages = [each for each in (age, before.freshness_seconds) if each is not None]
     return replace(query, lag_seconds=age, freshness_seconds=max(ages) if len(ages) == 2 else None)
-
-
-def _age(lag: int | None, since: datetime | None) -> float | None:
-    """Return how long the oldest item that a query lacks has been waiting."""
-    if since is None:
-        return 0.0 if lag == 0 else None
-    return max((datetime.now(UTC) - since).total_seconds(), 0.0)
 
 
 def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: bool) -> Found:
@@ -381,7 +217,7 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
     ledger, bronze = (_Filled(catalog.load_table(name), query) for name in (names.ledger, names.bronze))
     landed = bronze.status(None)
     try:
-        lag, age, unit = _behind(settings, stream, ledger.table, ledger.newest, recent=recent)
+        lag, age, unit = landed_behind(settings, stream, ledger.table, ledger.newest, recent=recent)
         landed = replace(landed, lag=lag, unit=unit, lag_seconds=age, freshness_seconds=age)
     except LakeproofError as error:
         landed = replace(landed, unit="", problem=error.message)
@@ -390,7 +226,7 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
     followed = {names.dead_letters: (_Filled(catalog.load_table(names.dead_letters), query), landed)}
     kept = _Filled.of(catalog, silver_tables(stream).kept, silver_query(stream))
     if kept:
-        found = kept.status(_behind_of(ledger.newest, kept.newest), _watermark(kept.newest))
+        found = kept.status(micro_batches_behind(ledger.newest, kept.newest), _watermark(kept.newest))
         decided = _behind_another(found, landed, ledger, kept.newest)
         followed[silver_tables(stream).kept] = kept, decided
         yield silver_lease(stream), decided
@@ -416,7 +252,7 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
             position = positions.get(sink)
             sent = Committed.parse(position.marker) if position else None
             at = positions.recorded_at(sink)
-            found = QueryStatus(sink, lag=_behind_of(table.newest, sent), last_commit=at)
+            found = QueryStatus(sink, lag=micro_batches_behind(table.newest, sent), last_commit=at)
             yield sink_lease(sink), _behind_another(found, filled, table, sent)
 
 
@@ -441,12 +277,12 @@ def _of_windows(settings: Settings, product: str, table: _Filled, decided: Commi
     try:
         declared = load_product(settings.gold, product, contract_of)
     except LakeproofError as error:  # the contract was changed: the query keeps running, and the others are shown
-        return table.status(_behind_of(decided, table.newest), problem=error.message)
+        return table.status(micro_batches_behind(decided, table.newest), problem=error.message)
     if declared.publish is Publish.FINAL:
         every = declared.window.every // timedelta(microseconds=1)
-        lag = _closed_behind(contract_of(declared.stream), decided, table.newest, every)
+        lag = closed_behind(contract_of(declared.stream), decided, table.newest, every)
         return table.status(lag, _watermark(table.newest))
-    return table.status(_behind_of(decided, table.newest))
+    return table.status(micro_batches_behind(decided, table.newest))
 
 
 def _of_samples(
@@ -466,7 +302,7 @@ def _of_samples(
             yield gold_lease(product), table.status(None, problem=error.message)
         return
     if table:
-        lag = _closed_behind(contract_of(stream), decided, table.newest)
+        lag = closed_behind(contract_of(stream), decided, table.newest)
         yield gold_lease(product), table.status(lag, _watermark(table.newest))
     if samples.alerts and recorded and state_of(settings.state.database, alerts_lease(product)) is not QueryState.NEVER:
         yield alerts_lease(product), _of_alerts(settings, product, samples.alerts.mode, recorded)
@@ -481,65 +317,12 @@ def _of_alerts(settings: Settings, product: str, mode: AlertMode, recorded: Reco
         runs = state_of(settings.state.database, alerts_lease(product)) is QueryState.RUNNING
         if mode is AlertMode.MICRO_BATCH or not runs:
             passed = [(each.passed if each else None) or recorded.start for each in checkpoints]
-            lag, age = max((_messages_behind(settings, recorded, each) for each in passed), key=lambda each: each[0])
+            lag, age = max((messages_behind(settings, recorded, each) for each in passed), key=lambda each: each[0])
     except LakeproofError as error:
         problem = error.message
     return QueryStatus(
         queries[0], lag=lag, unit="messages", last_commit=last, lag_seconds=age, freshness_seconds=age, problem=problem
     )
-
-
-def _behind(
-    settings: Settings, stream: str, ledger: "Table", accounted: Committed | None, *, recent: bool
-) -> tuple[int, float | None, str]:
-    """Return the amount of landed data that is in no table yet, the age of the oldest item, and the unit."""
-    if recorded := recorded_topic(ledger.properties):
-        at = Offsets.parse(accounted.marker.end) if accounted else recorded.start
-        return *_messages_behind(settings, recorded, at), "messages"
-    log = LandingLog(settings.state.database, stream)
-    seq = Position.parse(accounted.marker.end).seq if accounted else 0
-    zone = landing_zone(settings, stream, ledger.properties)
-    if recent and scheme_of(zone.root) == "s3":
-        newest = log.newest_names(_RECENT_FILES)
-        listed = zone.list_recent(newest[0] if newest else None)
-    else:
-        listed = zone.list()
-    landed = [file.modified_at for name, file in log.new_among(listed) if not zone.ignores(name, file)]
-    waiting = len(landed) + max(log.head().seq - seq, 0)
-    landed += (file.landed_at for file in log.files(seq, seq + 1))
-    return waiting, _age(waiting, min(landed, default=None)), "files"
-
-
-def _behind_of(followed: Committed | None, follower: Committed | None) -> int:
-    """Return the number of micro-batches that one table has and another one lacks."""
-    return max((followed.next_number if followed else 0) - (follower.next_number if follower else 0), 0)
-
-
-def _closed_behind(contract: Contract, decided: Committed | None, computed: Committed | None, every: int = 1) -> int:
-    """Return the number of micro-batches that a product lacks; 0 until silver's horizon passes its next multiple.
-
-    The marker of samples and final windows has a horizon, and only moves when more of them are final: at each multiple
-    of `every`, in microseconds.
-    """
-    length = contract.silver.horizon if contract.silver else None
-    if length is None or decided is None or not decided.marker.contents:
-        return 0
-    horizon = int(decided.marker.contents) - length // timedelta(microseconds=1)
-    done = computed.marker.contents if computed else ""
-    return 0 if done and horizon // every <= int(done) // every else _behind_of(decided, computed)
-
-
-def _messages_behind(settings: Settings, recorded: Recorded, at: Offsets) -> tuple[int, float | None]:
-    """Return the number of messages after offsets of a stream's topic, and how long the oldest has been waiting."""
-    topic = Topic(settings.kafka, recorded.topic)
-    topic_id, partitions = topic.identity()
-    recorded.check_id(topic_id)
-    return _behind_in(topic, at, partitions)
-
-
-def _behind_in(topic: Topic, at: Offsets, partitions: Sequence[int]) -> tuple[int, float | None]:
-    lag = topic.behind(at, partitions)
-    return lag, _age(lag, topic.waiting_since(at, partitions) if lag else None)
 
 
 def _watermark(newest: Committed | None) -> datetime | None:
@@ -552,7 +335,3 @@ def _from_micros(time: int | None) -> datetime | None:
         return None if time is None else _EPOCH + timedelta(microseconds=time)
     except OverflowError:  # a time in a year that Python does not support
         return None
-
-
-def _time(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}" if at else ""

@@ -35,8 +35,9 @@ from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
 from consumer.monitoring.metrics import OTHER, Look, Metrics
 from consumer.monitoring.monitor import _SHARE, Monitor, monitored
+from consumer.monitoring.query_status import Doing, QueryStatus
 from consumer.monitoring.sizes import TableSize
-from consumer.monitoring.status import Doing, QueryStatus, status
+from consumer.monitoring.status import status
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery

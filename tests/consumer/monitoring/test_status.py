@@ -28,7 +28,9 @@ from tests.servers import KafkaServer, free_port
 
 from consumer.iceberg.marker import Committed, Marker, committed, property_of
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts
-from consumer.monitoring.status import Doing, QueryStatus, _Filled, exit_code, status, watch, write_table
+from consumer.monitoring.query_status import Doing, QueryStatus, exit_code
+from consumer.monitoring.status import _Filled, status
+from consumer.monitoring.status_table import watch, write_table
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import alerts_queries, checkpoint_folder
 from lakeproof.contracts import load_contract
@@ -197,7 +199,7 @@ def test_a_look_at_what_is_recent_on_s3_lists_no_older_keys(
     s3_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = s3_lake_settings
-    monkeypatch.setattr("consumer.monitoring.status._RECENT_FILES", 3)
+    monkeypatch.setattr("consumer.monitoring.lag._RECENT_FILES", 3)
     ensure_tables(open_catalog(settings), load_contract(settings.contracts, "events"))
     zone = landing_zone(settings, "events")
     names = [f"{number:02}.json" for number in range(10)]

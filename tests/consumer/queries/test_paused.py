@@ -15,7 +15,8 @@ from tests.lakes import changed
 
 from consumer.app import repair
 from consumer.bulletin import Bulletin
-from consumer.monitoring.status import Doing, status
+from consumer.monitoring.query_status import Doing
+from consumer.monitoring.status import status
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.trigger import Trigger

@@ -19,7 +19,9 @@ from tests.selection import first_by_default, grid
 from consumer.app import repair
 from consumer.layers.bronze import breaker, land
 from consumer.layers.bronze.replay import Replay
-from consumer.monitoring.status import Doing, as_json, exit_code, status
+from consumer.monitoring.query_status import Doing, exit_code
+from consumer.monitoring.status import status
+from consumer.monitoring.status_table import as_json
 from consumer.queries.application import run_queries
 from consumer.queries.replay import ReplayQuery
 from lakeproof.catalog import open_catalog

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from consumer.monitoring.status import per_second
+from consumer.monitoring.lag import per_second
 
 
 @pytest.mark.parametrize(
