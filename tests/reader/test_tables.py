@@ -11,7 +11,7 @@ from tests.reader.lake import Append, Run
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 from reader.metadata import Snapshot, TableMetadata
-from reader.page.collect import growth_of
+from reader.page.layers import growth_of
 from reader.tables import list_tables, table_facts
 
 
