@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.queries.application import own_settings
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import LayerQuery
 from consumer.queries.replay import ReplayQuery
 from consumer.queries.trigger import Trigger

@@ -31,9 +31,9 @@ from openlineage.client.uuid import generate_new_uuid
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
-from consumer.bulletin import Bulletin
 from consumer.iceberg.marker import property_of
 from consumer.queries.application import Query, Started
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.running import Running
 from lakeproof.addresses import without_password
 from lakeproof.catalog import open_catalog

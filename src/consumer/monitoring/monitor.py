@@ -19,12 +19,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 from prometheus_client import make_wsgi_app
 
-from consumer.bulletin import Bulletin
 from consumer.monitoring.metrics import Look, Metrics
 from consumer.monitoring.query_status import NothingYetError
 from consumer.monitoring.sizes import Sizes, TableSize, folder_size
 from consumer.monitoring.status import status
 from consumer.queries.application import Query, Started
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.running import Running
 from lakeproof.addresses import without_password
 from lakeproof.errors import LakeproofError, UnavailableError

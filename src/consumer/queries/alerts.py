@@ -8,10 +8,10 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.bulletin import Bulletin
 from consumer.iceberg.jvm import trigger_in_real_time
 from consumer.layers.samples.alerts import other_alerts, plain_alerts, why_never_plain
 from consumer.queries.application import Query
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.failures import explained
 from consumer.queries.running import SparkQueries
 from consumer.queries.trigger import Trigger

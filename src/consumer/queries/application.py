@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.running import Running
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError

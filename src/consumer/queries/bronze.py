@@ -9,12 +9,12 @@ import structlog
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.iceberg.newest import Standing, standing
 from consumer.layers.base import complete, run
 from consumer.layers.bronze.land import BronzeLayer
 from consumer.layers.bronze.replay import ReplayLayer
 from consumer.queries.application import Query
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.failures import explained
 from consumer.queries.following import follow
 from consumer.queries.running import Paused, Running

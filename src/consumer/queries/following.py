@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
-from consumer.bulletin import Bulletin
 from consumer.iceberg.jvm import activate, cloned_session
+from consumer.queries.bulletin import Bulletin
 
 log = structlog.get_logger()
 

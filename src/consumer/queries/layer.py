@@ -11,9 +11,9 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.layers.base import Layer, take
 from consumer.queries.application import Query
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.failures import explained
 from consumer.queries.following import Following, follow
 from consumer.queries.trigger import Trigger

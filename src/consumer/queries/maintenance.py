@@ -8,13 +8,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth, growth
 from consumer.iceberg.jvm import first_cause, is_cancelled
 from consumer.maintenance.landing_logs import shorten_logs
 from consumer.maintenance.maintain import LEASE, maintain_table, prepare, tables_of
 from consumer.queries.application import Query
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.failures import explained
 from consumer.queries.following import Following, follow
 from consumer.removal.retain import lines, retain_all, streams_with_retention

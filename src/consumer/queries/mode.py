@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.modes.layer import ModeLayer
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.failures import explained
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger

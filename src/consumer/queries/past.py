@@ -8,8 +8,8 @@ import structlog
 from pyspark.sql import SparkSession
 
 from consumer.asked import Period
-from consumer.bulletin import Bulletin
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.following import follow
 from consumer.queries.running import Paused, Running
 from consumer.queries.trigger import Trigger

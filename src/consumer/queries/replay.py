@@ -11,11 +11,11 @@ import structlog
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.bulletin import Bulletin
 from consumer.layers.base import run
 from consumer.layers.bronze.replay import Replay, ReplayLayer
 from consumer.layers.bronze.replay_tasks import Replayed
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.following import Following, follow
 from consumer.queries.layer import ARROW_LIMITS
 from consumer.queries.trigger import Trigger

@@ -27,7 +27,6 @@ from typer.testing import CliRunner
 
 from consumer import cli as cli_module
 from consumer.app import run as run_module
-from consumer.bulletin import Bulletin
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth
@@ -35,6 +34,7 @@ from consumer.maintenance import maintain as maintain_module
 from consumer.maintenance.folders import folders_of, sharing
 from consumer.maintenance.maintain import LEASE, Maintained, Size, as_json, lines, maintain
 from consumer.queries import maintenance as maintenance_module
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.maintenance import MaintenanceQuery
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UsageError

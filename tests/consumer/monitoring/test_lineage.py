@@ -19,11 +19,11 @@ from tests.messages import send
 from tests.servers import KafkaServer, free_port
 
 from consumer.asked import asked_to_run
-from consumer.bulletin import Bulletin
 from consumer.layers.registry import layers_of
 from consumer.monitoring.lineage import traced
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog

@@ -30,7 +30,6 @@ from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
 from consumer.asked import asked_to_run
-from consumer.bulletin import Bulletin
 from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
 from consumer.monitoring.metrics import OTHER, Look, Metrics
@@ -40,6 +39,7 @@ from consumer.monitoring.sizes import TableSize
 from consumer.monitoring.status import status
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import LayerQuery
 from consumer.queries.mode import ModeQuery
 from consumer.queries.running import Running

@@ -15,9 +15,9 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 
-from consumer.bulletin import Bulletin
 from consumer.queries.application import STOPPING, Query, _bulletin, _wait_for_the_end, run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.running import Running, SparkQueries
 from consumer.queries.trigger import Trigger
 from lakeproof.catalog import open_catalog

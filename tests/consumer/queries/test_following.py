@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer.bulletin import Bulletin
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.following import Following
 
 

@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from consumer.asked import Asked
-from consumer.bulletin import Bulletin
 from consumer.layers.base import Commits, Layer
 from consumer.queries import layer as query
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import PATIENCE_SECONDS, LayerQuery
 from consumer.queries.replay import ReplayQuery
 from consumer.queries.trigger import Trigger

@@ -14,11 +14,11 @@ from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 
 from consumer.app import repair
-from consumer.bulletin import Bulletin
 from consumer.monitoring.query_status import Doing
 from consumer.monitoring.status import status
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract
 from lakeproof.errors import PausedError

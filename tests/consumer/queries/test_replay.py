@@ -36,7 +36,7 @@ from tests.messages import send
 from tests.selection import examples
 from tests.servers import KafkaServer
 
-from consumer.condition import spark_condition, spark_expression
+from consumer.layers.bronze.letter_condition import spark_condition, spark_expression
 from consumer.layers.bronze.letters import Choice
 from consumer.layers.bronze.replay import Replay, ReplayLayer
 from consumer.layers.bronze.transform import Transform, read_transform

@@ -17,8 +17,8 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
-from consumer.bulletin import Bulletin
 from consumer.cli import app
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.maintenance import MaintenanceQuery
 from consumer.removal import retain as module
 from consumer.removal.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain, retain_all
@@ -326,7 +326,7 @@ def test_a_stream_of_a_topic_is_refused(settings: Settings, session_of: SessionO
 def test_how_long_is_said_by_the_contract_or_by_the_command(
     filled: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("consumer.cli.load_settings", lambda: filled)
+    monkeypatch.setattr("consumer.cli.removal.load_settings", lambda: filled)
 
     def said(*arguments: str) -> str:
         app(["retain", *arguments], standalone_mode=False)

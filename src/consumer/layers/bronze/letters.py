@@ -14,8 +14,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.condition import COLUMNS
 from consumer.iceberg.scan import Scan, plan
+from consumer.layers.bronze.letter_condition import COLUMNS
 from consumer.layers.bronze.replay_tasks import ETAG, TRANSFORMED, TRIED
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UsageError

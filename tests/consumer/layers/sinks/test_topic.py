@@ -26,12 +26,12 @@ from tests.selection import only_with_all
 from tests.servers import KafkaServer, free_port
 
 from consumer.app.repair import resend
-from consumer.bulletin import Bulletin
 from consumer.layers.sinks import topic as sink
 from consumer.layers.sinks.changes import Followed, gold_followed, silver_followed
 from consumer.layers.sinks.topic import TopicSink, sink_name
 from consumer.queries.application import run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
 from lakeproof.contracts import load_contract

@@ -19,8 +19,8 @@ from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
-from consumer.bulletin import Bulletin
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.trigger import Trigger
 from consumer.sources.kafka.source import KafkaSource, advanced
 from lakeproof.checkpoint import checkpoint_folder
