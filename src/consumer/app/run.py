@@ -30,7 +30,8 @@ from consumer.queries.trigger import Trigger
 from consumer.removal.certificate import Erased
 from consumer.removal.condition import Condition
 from consumer.removal.erase import erase
-from consumer.removal.retain import Retained, retain_all
+from consumer.removal.retain import retain_all
+from consumer.removal.retain_files import Retained
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError

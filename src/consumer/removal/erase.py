@@ -44,7 +44,7 @@ from consumer.removal.certificate import Erased
 from consumer.removal.condition import Condition
 from consumer.removal.file_search import FileSearch
 from consumer.removal.places import Places, files_with_values, topics_to_send
-from consumer.removal.retain import NEEDED, remove_files, retain
+from consumer.removal.retain_files import NEEDED, remove_files, retain
 from consumer.removal.search import Match, find_rows
 from consumer.removal.topics import forget_in_topic
 from lakeproof.catalog import catalog_errors, table_or_none

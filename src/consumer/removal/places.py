@@ -11,7 +11,7 @@ from consumer.asked import Asked
 from consumer.layers.registry import layers_of
 from consumer.layers.sinks.topic import sink_name
 from consumer.maintenance.folders import Folders, folders_of, is_named, unrecognized
-from consumer.removal.retain import archive_of, sources_in
+from consumer.removal.retain_files import archive_of, sources_in
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError

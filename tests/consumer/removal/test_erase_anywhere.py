@@ -45,7 +45,7 @@ from consumer.removal.account import read_account
 from consumer.removal.certificate import Erased
 from consumer.removal.condition import read_condition
 from consumer.removal.erase import erase
-from consumer.removal.retain import retain
+from consumer.removal.retain_files import retain
 from consumer.removal.topics import InTopic
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract

@@ -20,8 +20,9 @@ from tests.servers import KafkaServer
 from consumer.cli import app
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.maintenance import MaintenanceQuery
-from consumer.removal import retain as module
-from consumer.removal.retain import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain, retain_all
+from consumer.removal import retain_files as module
+from consumer.removal.retain import retain_all
+from consumer.removal.retain_files import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError

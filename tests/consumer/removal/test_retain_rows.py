@@ -39,7 +39,8 @@ from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
 from consumer.removal.condition import Condition, read_condition
 from consumer.removal.erase import erase
-from consumer.removal.retain import Retained, as_json, lines, retain_all
+from consumer.removal.retain import as_json, lines, retain_all
+from consumer.removal.retain_files import Retained
 from consumer.removal.retain_rows import UNEVEN
 from lakeproof.backup.manifest import folder_at
 from lakeproof.backup.restore import restore

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from consumer.asked import with_landing
 from consumer.monitoring import status
-from consumer.removal.retain import NotOursError, retain
+from consumer.removal.retain_files import NotOursError, retain
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof
 from lakeproof.errors import UnavailableError, UsageError
