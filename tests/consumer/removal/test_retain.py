@@ -180,7 +180,7 @@ def test_an_error_of_one_stream_does_not_hide_the_others(
             raise LeaseHeldError("retention.clickstream", "another retention")
         return Retained(stream, "30 days", None, removed=3)
 
-    monkeypatch.setattr(module, "retain", files)
+    monkeypatch.setattr("consumer.removal.retain.retain", files)
     done = retain_all(lake_settings, streams, MONTH, None, _no_session)
     assert [(bool(each.problem), each.removed) for each in done] == [(True, 0), (True, 0), (False, 3)]
     with pytest.raises(UsageError, match="comes from the topic"):
@@ -196,7 +196,7 @@ def test_a_contract_without_retention_is_refused_before_anything_is_removed(
 ) -> None:
     write_retention(settings)
     (settings.contracts / "events.yaml").write_bytes((ROOT / "contracts" / "events.yaml").read_bytes())
-    monkeypatch.setattr(module, "retain", lambda *_, **__: _no_session())
+    monkeypatch.setattr("consumer.removal.retain.retain", lambda *_, **__: _no_session())
     with pytest.raises(UsageError, match="contract of events does not say how long"):
         retain_all(settings, [STREAM, "events"], None, None, _no_session)
 
