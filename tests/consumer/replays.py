@@ -15,7 +15,7 @@ from tests.servers import KafkaServer
 
 from consumer.asked import asked_to_run
 from consumer.layers.bronze.replay import Replay
-from consumer.layers.bronze.replay_tasks import Replayed
+from consumer.layers.bronze.replayed import Replayed
 from consumer.layers.registry import layers_of
 from consumer.queries.alerts import AlertsQuery
 from consumer.queries.application import run_queries

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from consumer.layers.base import run
 from consumer.layers.bronze.replay import Replay, ReplayLayer
-from consumer.layers.bronze.replay_tasks import Replayed
+from consumer.layers.bronze.replayed import Replayed
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.following import Following, follow

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from consumer.iceberg.scan import Scan, plan
 from consumer.layers.bronze.letter_condition import COLUMNS
-from consumer.layers.bronze.replay_tasks import ETAG, TRANSFORMED, TRIED
+from consumer.layers.bronze.replayed import ETAG, TRANSFORMED, TRIED
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.tables.names import (
@@ -94,7 +94,7 @@ def chosen(
     `since` is the first replay of a command, and the number of its micro-batch: dead letters that this replay or a
     later one has tried, or has made of the rest of a batch, are not tried again by the same command. `tried` says
     whether the table of attempts exists. The columns are those of the dead letters, and some that
-    :mod:`consumer.layers.bronze.replay_tasks` names.
+    :mod:`consumer.layers.bronze.replayed` names.
     """
     letters = _with_state(spark, names, tried=tried)
     states = [F.lit("open"), *[F.lit(str(ReplayOutcome.PARKED))] * choice.parked]

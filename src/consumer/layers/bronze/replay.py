@@ -32,7 +32,8 @@ from consumer.layers.bronze.letters import (
     untouched,
     with_etags,
 )
-from consumer.layers.bronze.replay_tasks import Replayed, ReplayTask, replay
+from consumer.layers.bronze.replay_tasks import replay
+from consumer.layers.bronze.replayed import Replayed, ReplayTask
 from consumer.layers.bronze.sums import sums_in_tables
 from consumer.layers.bronze.transform import Transform
 from consumer.layers.upstream import recorded_contract

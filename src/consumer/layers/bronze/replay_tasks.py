@@ -2,115 +2,43 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from consumer.iceberg.data_files import DataFile, Target
-from consumer.layers.bronze.ledger import Drift, MicroBatch, Outcome, Sums
+from consumer.layers.bronze.replayed import (
+    ETAG,
+    EXAMPLES,
+    TRANSFORMED,
+    TRIED,
+    Fate,
+    LetterExample,
+    Replayed,
+    ReplayTask,
+)
 from consumer.layers.bronze.rows import Origins, bronze_rows, dead_letter_rows, drift_sets
 from consumer.layers.bronze.tasks import writer_for
-from consumer.layers.bronze.transform import Apply, Transform
+from consumer.layers.bronze.transform import Apply
 from consumer.row_hashes import row_hashes
 from consumer.sources.envelope import Recovered
-from consumer.sources.source import Reader
 from lakeproof.errors import LakeproofError
-from lakeproof.install.judges import JudgeName
 from lakeproof.judge.batch import MAX_BYTES, MAX_UNITS, Judge
 from lakeproof.judge.judged import Fault, Judged, reasons_column
 from lakeproof.judge.split import Refused, complete_units, salvage, split
 from lakeproof.kafka.offsets import partition_name
 from lakeproof.reasons import OF_BATCHES, WITHOUT_BYTES, Reason, reason_sets
-from lakeproof.settings import Limits, S3Settings
 from lakeproof.tables import names as tables
 from lakeproof.tables.names import ReplayOutcome
 
-TRIED = "tried"
-"""Column of the letters: their newest attempt, or null."""
-TRANSFORMED = "transformed"
-"""Column of the letters: their bytes after a transform in SQL, or as an interrupted replay judged them, or null."""
-ETAG = "etag"
-"""Column of the letters without bytes: the storage's tag of the landed file."""
-
 _VALUES = (tables.SOURCE, tables.POSITION, tables.RAW, tables.ATTEMPT, TRIED)
-_EXAMPLES = 3
 _EXCERPT = 200
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 class JudgedOtherwiseError(LakeproofError):
     """An interrupted replay cannot be finished with the outcomes that it recorded."""
-
-
-@dataclass(frozen=True)
-class ReplayTask:
-    """Parameters of a task, in addition to its dead letters."""
-
-    batch: MicroBatch
-    number: int  # of the replay
-    reader: Reader[Any]  # reads units that are too large for a dead letter
-    s3: S3Settings
-    limits: Limits
-    judge: JudgeName
-    of_topic: bool  # whether the stream comes from Kafka
-    max_attempts: int = 3
-    salvage: bool = False
-    transform: Transform | None = None
-    attempts: Target | None = None  # where to write data files; None for a table that already has the micro-batch
-    bronze: Target | None = None
-    dead_letters: Target | None = None
-    is_repeated: bool = False  # whether the letters have the recorded outcomes of an interrupted replay
-
-
-@dataclass(frozen=True)
-class LetterExample:
-    """A dead letter, for people."""
-
-    source: str
-    position: int
-    raw: bytes  # its first bytes
-    reasons: list[Fault]  # why it failed; empty if it did not
-
-
-Fate = tuple[str, ReplayOutcome, str]
-"""The set of reasons of a dead letter, its outcome, and the set of reasons for the outcome."""
-
-
-@dataclass
-class Replayed:
-    """Results of judging dead letters, before they are committed."""
-
-    attempts: list[DataFile] = field(default_factory=list)
-    bronze: list[DataFile] = field(default_factory=list)
-    dead_letters: list[DataFile] = field(default_factory=list)
-    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of units, by the ledger's name for their part
-    drift: Counter[Drift] = field(default_factory=Counter)
-    closed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by part and former set of reasons
-    parts: dict[str, str] = field(default_factory=dict)  # the smallest source of each part
-    fates: Counter[Fate] = field(default_factory=Counter)
-    examples: dict[Fate, list[LetterExample]] = field(default_factory=dict)
-    sums: Sums = field(default_factory=Sums)  # hashes of the rows in the data files of bronze and dead letters
-
-    @property
-    def letters(self) -> int:
-        """Number of dead letters."""
-        return self.fates.total()
-
-    def add(self, other: "Replayed") -> None:
-        """Add the results of another task."""
-        self.attempts += other.attempts
-        self.bronze += other.bronze
-        self.dead_letters += other.dead_letters
-        for mine, theirs in ((self.outcomes, other.outcomes), (self.drift, other.drift), (self.closed, other.closed)):
-            mine.update(theirs)  # type: ignore[arg-type]  # counters of the same kind
-        self.fates.update(other.fates)
-        self.sums.add(other.sums)
-        for part, source in other.parts.items():
-            self.parts[part] = min(source, self.parts.get(part, source))
-        for fate, examples in other.examples.items():
-            self.examples[fate] = (self.examples.get(fate, []) + examples)[:_EXAMPLES]
 
 
 def replay(batches: Iterable[pa.RecordBatch], task: ReplayTask) -> Replayed:
@@ -388,9 +316,9 @@ class _Work:
         for each, units in Counter(sets).items():
             key = each, ReplayOutcome.CLOSED, ""
             done.fates[key] += units
-            if len(done.examples.get(key, [])) < _EXAMPLES:
+            if len(done.examples.get(key, [])) < EXAMPLES:
                 found = [index for index, other in zip(closed, sets, strict=True) if other == each]
-                for index in found[:_EXAMPLES]:
+                for index in found[:EXAMPLES]:
                     self._show(letters, index, key, [])
 
     def _count(self, letters: _Letters, index: int, fate: ReplayOutcome, reasons: list[Fault]) -> None:
@@ -403,7 +331,7 @@ class _Work:
 
     def _show(self, letters: _Letters, index: int, key: Fate, reasons: list[Fault]) -> None:
         examples = self._done.examples.setdefault(key, [])
-        if len(examples) < _EXAMPLES:
+        if len(examples) < EXAMPLES:
             raw = (letters.raws[index] or b"")[:_EXCERPT]
             examples.append(LetterExample(letters.sources[index], letters.positions[index], raw, reasons))
 
