@@ -19,6 +19,7 @@ from consumer.layers.bronze import land
 from consumer.layers.bronze.tasks import Task, write_judged
 from consumer.queries.application import run_queries
 from consumer.queries.bronze import BronzeQuery
+from consumer.queries.bulletin import Bulletin
 from consumer.queries.trigger import Trigger
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.logs import configure_logs
@@ -45,9 +46,9 @@ def _time_steps(notes: TextIO) -> None:
     current: dict[str, float] = {}
     look, take, has_looked = BronzeQuery.look, BronzeQuery.take, False
 
-    def timed_look(self: BronzeQuery, spark: SparkSession) -> bool:
+    def timed_look(self: BronzeQuery, spark: SparkSession, bulletin: Bulletin) -> bool:
         nonlocal has_looked
-        took = look(self, spark)
+        took = look(self, spark, bulletin)
         if not has_looked:
             print(json.dumps({"looked": time.time()}), file=notes)
             has_looked = True

@@ -24,12 +24,21 @@ def run_program(
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
         yield process
+    except SideFailedError as error:
+        if code := process.poll():  # the reason why what was waited for did not come
+            raise _ended(name, code, folder) from error
+        raise
     finally:
         process.kill()
         process.wait()
     if process.returncode:
-        last = (folder / f"{name}.log").read_text()[-3_000:]
-        raise SideFailedError(f"{name} ended with exit code {process.returncode}:\n{last}")
+        raise _ended(name, process.returncode, folder)
+
+
+def _ended(name: str, code: int, folder: Path) -> SideFailedError:
+    """Return an error with the end of a program's log."""
+    last = (folder / f"{name}.log").read_text()[-3_000:]
+    return SideFailedError(f"{name} ended with exit code {code}:\n{last}")
 
 
 def wait_for(

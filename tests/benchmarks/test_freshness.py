@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from benchmarks.freshness_figures import Journey, commits, journeys, read_notes
 from benchmarks.freshness_kafka import ages
+from benchmarks.harness import SideFailedError, clean_environment
+from benchmarks.programs import run_program, wait_for
 
 from lakeproof.kafka.offsets import source_name
 
@@ -62,3 +64,27 @@ def test_messages_are_as_old_as_the_poll_that_saw_them() -> None:
         ages(sent, polls[:1], "t")
     with pytest.raises(ValueError, match=r"t/0/0+4 was seen twice"):
         ages(sent, [*polls, polls[0]], "t")
+
+
+@pytest.mark.all
+def test_the_timed_consumer_notes_each_step_of_a_micro_batch(tmp_path: Path) -> None:
+    """It replaces methods of the consumer, and so depends on their arguments."""
+    landing, notes = tmp_path / "landing" / "events", tmp_path / "notes"
+    landing.mkdir(parents=True)
+    (landing / "a.json").write_bytes(b'{"not": "an event"}')
+    environment = clean_environment(tmp_path / "lake") | {"LAKE_LANDING": str(landing.parent)}
+    with run_program("benchmarks.freshness_consumer", tmp_path, environment, notes) as consumer:
+        wait_for(lambda: any("micro_batch" in each for each in read_notes(notes)), [consumer])
+        consumer.terminate()
+        consumer.wait(60)
+    assert read_notes(notes)[0].keys() == {"looked"}
+    noted = next(each for each in read_notes(notes) if "micro_batch" in each)
+    assert noted.keys() == {"micro_batch", "began", "planned", "judged", "dead_letters", "ledger"}
+
+
+def test_a_program_that_ends_too_early_is_quoted(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SideFailedError, match=r"(?s)exit code 2:.*usage|Usage"),
+        run_program("benchmarks", tmp_path, clean_environment(tmp_path), "--no-such-option") as program,
+    ):
+        wait_for(lambda: False, [program])

@@ -60,10 +60,7 @@ def cut_array(content: bytes, count: int, wanted: AbstractSet[int]) -> Units | N
     pieces = inside.split(found[0]) if found else [inside]
     if len(pieces) != count:
         return None
-    if b"\\" in inside or b"[" in inside:
-        if not all(map(_is_closed, pieces)):
-            return None
-    elif any(piece.count(b'"') & 1 for piece in pieces):  # the same, and faster
+    if not _are_closed(pieces, inside):
         return None
     last = count - 1
     picked = {
@@ -78,6 +75,18 @@ def _may_be_parsed(content: bytes) -> bool:
     if len(content) > _MAX_PARSED_BYTES or not _ARRAY_BEGINS.match(content):
         return False  # for other values than arrays, DuckDB returns 0
     return not content.rstrip(_SPACE)[:-1].rstrip(_SPACE).endswith(b",")
+
+
+def _are_closed(pieces: Sequence[bytes], inside: bytes) -> bool:
+    """Return whether each string and each array that begins in a piece of `inside` also ends there.
+
+    Most pieces have neither escapes nor arrays, and only their quotes are counted. If one of them closes an array, this
+    array begins in an earlier piece, which is not closed.
+    """
+    marks = [mark for mark in (b"\\", b"[") if mark in inside]
+    if not all(_is_closed(piece) for mark in marks for piece in pieces if mark in piece):
+        return False
+    return all(b"\\" in piece for piece in pieces if piece.count(b'"') & 1)
 
 
 def _is_closed(piece: bytes) -> bool:
