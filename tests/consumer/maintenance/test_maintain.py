@@ -25,8 +25,9 @@ from tests.lakes import changed
 from tests.servers import SPARK_JARS
 from typer.testing import CliRunner
 
-from consumer import cli as cli_module
 from consumer.app import run as run_module
+from consumer.cli import app
+from consumer.cli import maintenance as cli_module
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import open_table
 from consumer.iceberg.growth import Growth
@@ -369,14 +370,14 @@ def test_an_error_in_a_contract_leaves_out_the_tables_of_its_stream_only(
         monkeypatch.setattr(module, "prepare", lambda _: None)
     monkeypatch.setattr(run_module, "start_session", MagicMock())
     monkeypatch.setattr(cli_module, "load_settings", lambda: settings)
-    monkeypatch.setattr(cli_module, "_check", lambda _: None)
-    ended = CliRunner().invoke(cli_module.app, ["maintain", *["--dry-run"] * dry_run])
+    monkeypatch.setattr(cli_module, "check", lambda _: None)
+    ended = CliRunner().invoke(app, ["maintain", *["--dry-run"] * dry_run])
     assert seen == mine
     assert ended.exit_code == 2
     assert f"The tables of clickstream were not maintained: {tmp_path}/contracts/clickstream.yaml" in ended.stderr
 
     seen.clear()
-    assert CliRunner().invoke(cli_module.app, ["maintain", "events", "clickstream"]).exit_code != 0
+    assert CliRunner().invoke(app, ["maintain", "events", "clickstream"]).exit_code != 0
     assert seen == []
 
     monkeypatch.setattr(maintenance_module, "growth", lambda *_: Growth())

@@ -24,6 +24,7 @@ from consumer.removal import erase as module
 from consumer.removal.certificate import Erased, as_json, lines
 from consumer.removal.condition import Condition
 from consumer.removal.erase import erase
+from consumer.removal.places import Places
 from consumer.removal.search import find_rows
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -344,7 +345,7 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     erasure = of_a_user(lake_settings)
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
-    assert erasure._sent(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
+    assert Places(lake_settings, "events").sent_topics(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
     erasure._search(keep_landed=False)
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product here is for it.")
@@ -361,7 +362,8 @@ def test_what_a_product_has_published_is_searched_after_its_file_and_table_are_g
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"user_id": ["u-1"]}), folder / "first.parquet")
     erasure = of_a_user(settings)
-    assert erasure._sent(asked_to_run(settings, ["events"], None)) == {"gold.former", "gold.user_activity"}
+    sent = Places(settings, "events").sent_topics(asked_to_run(settings, ["events"], None))
+    assert sent == {"gold.former", "gold.user_activity"}
     erasure._search(keep_landed=False)
     assert sorted(uri.split("/")[-2] for uri in erasure._done.found_in) == ["former", "user_activity"]
     assert "1 file of a former sink of former: remove them." in erasure._done.remains
