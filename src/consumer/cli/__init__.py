@@ -10,7 +10,8 @@ from consumer.cli.replay import replay_dead_letters
 from consumer.cli.run import run_streams
 from consumer.cli.status import show_status
 from lakeproof.cluster import is_submitted
-from lakeproof.command import application, run
+from lakeproof.command import application
+from lakeproof.command import run as run_program
 
 app = application(
     "consumer",
@@ -42,4 +43,4 @@ def _as_submitted(**options: Any) -> Any:
 
 def main() -> None:
     """Run the program."""
-    run(_as_submitted if is_submitted() else app, logs=["run", "rebuild", "replay"])
+    run_program(_as_submitted if is_submitted() else app, logs=["run", "rebuild", "replay"])

@@ -8,7 +8,8 @@ import pytest
 from tests.programs import forked
 from typer.testing import CliRunner
 
-from consumer import cli
+from consumer.cli import app
+from consumer.cli import run as cli
 from lakeproof.kafka.modes import ModeName, fields_of
 
 
@@ -42,7 +43,7 @@ def test_each_field_is_an_option(monkeypatch: pytest.MonkeyPatch, name: ModeName
     monkeypatch.setattr(cli, "_run_mode", lambda *arguments: given.append(arguments[2]))
     values = {field: f"a-{field}" for field in fields_of(name)}
     options = [part for field, value in values.items() for part in (f"--{field.replace('_', '-')}", value)]
-    done = CliRunner().invoke(cli.app, ["run", name, *options], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["run", name, *options], catch_exceptions=False)
     assert (done.exit_code, given) == (0, [values])
-    helped = CliRunner().invoke(cli.app, ["run", "--help"], env={"COLUMNS": "200"}).output
+    helped = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
     assert all(str(info.description)[:40] in helped for field, info in fields_of(name).items() if field != "topic")
