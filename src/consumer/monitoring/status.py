@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 _WARNED_FOR = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 Found = Iterator[tuple[str, QueryStatus]]
 """Queries with the names of their leases."""
 

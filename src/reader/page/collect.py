@@ -29,6 +29,7 @@ from lakeproof.tables.names import (
     REPLAY,
     gold_query,
     gold_table,
+    samples_tables,
     silver_query,
     silver_tables,
     stream_tables,
@@ -85,7 +86,8 @@ class _Lake:
         self.contract = contract = load_contract(settings.contracts, stream)
         self.products = load_products(settings.gold, [stream], lambda _: contract)
         self.samples = load_all_samples(settings.gold, [stream], lambda _: contract)
-        of_samples = [name for each in self.samples for name in (gold_table(each.name), gold_table(each.anomalies))]
+        names = [samples_tables(each.name, each.anomalies) for each in self.samples]
+        of_samples = [name for each in names for name in (each.samples, each.anomalies)]
         self.own = (self.names.ledger, self.names.dead_letters, self.names.bronze)
         silver = (self.silver.kept, self.silver.conflicts, self.silver.late, self.silver.ledger)
         gold = [*(gold_table(each.name) for each in self.products), *of_samples]
