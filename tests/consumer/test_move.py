@@ -26,6 +26,7 @@ from lakeproof.cli import app as lakeproof_app
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.product_file import load_product
+from lakeproof.landing.root import record_archive
 from lakeproof.move import rewrite
 from lakeproof.move.outside import tables_outside
 from lakeproof.settings import Settings, settings_of
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 EVENT = {"user_id": "u", "event_timestamp": "2026-11-21T06:00:00Z", "event_type": "page_view", "properties": {}}
 DELETES = "gold.with_position_deletes"
+ARCHIVE = "s3://archive/events"
 
 
 def take(settings: Settings, session_of: SessionOf, name: str) -> None:
@@ -92,6 +94,7 @@ def filled_once(session_of: SessionOf, tmp_path_factory: pytest.TempPathFactory)
     settings = settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts", "LAKE_JARS": SPARK_JARS})
     take(settings, session_of, "a")
     take(settings, session_of, "b")
+    record_archive(open_catalog(settings).load_table("ledger.events"), ARCHIVE)
     session = session_of(settings)
     properties = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read'"
     session.sql(f"CREATE TABLE lake.{DELETES} (id INT) USING iceberg TBLPROPERTIES ({properties})").collect()
@@ -138,6 +141,7 @@ def test_a_copied_lake_is_refused_until_it_is_moved(
         invoke(copy, lakeproof_app, "move")
     said = invoke(copy, lakeproof_app, "move")
     assert f"The landing zone of events is now {copy.landing.uri}/events." in said
+    assert f"The archive of events stays {ARCHIVE}. An erasure in either lake removes files there." in said
     check(copy, session_of(copy), 2)
     (tmp_path / "away").rename(lake.home)
     assert "outside" not in invoke(copy, reader_app, "tables")

@@ -251,7 +251,9 @@ def _of_stream(settings: Settings, catalog: "Catalog", stream: str, *, recent: b
     for table_name, (table, filled) in followed.items():
         for sink in positions.sinks_of(table_name):
             position = positions.get(sink)
-            sent = Committed.parse(position.marker) if position else None
+            if position is None:  # a former sink, or one that gets the whole table in the next run
+                continue
+            sent = Committed.parse(position.marker)
             at = positions.recorded_at(sink)
             found = QueryStatus(sink, lag=micro_batches_behind(table.newest, sent), last_commit=at)
             yield sink_lease(sink), _behind_another(found, filled, table, sent)

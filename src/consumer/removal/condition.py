@@ -43,6 +43,7 @@ _ESCAPED = re.compile(
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _GZIP = b"\x1f\x8b"
 _WORD = rb"[0-9A-Za-z_]"
+_JOIN = rb"[.+@-]"  # between words, it makes one name of them: jo.ann@example.com is somebody else than ann@example.com
 _TWO_BYTES = range(0xC0, 0x800)  # letters of Europe and the Near East; later scripts may have no spaces between words
 _LETTER = re.compile(
     b"|".join(
@@ -54,6 +55,7 @@ _LETTER = re.compile(
     )
 )
 """A letter or digit that has two bytes in UTF-8."""
+_JOINED = re.compile(_JOIN)
 _ESCAPED_NEXT = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 _MOST_UNPACKED = 1 << 30
 _KEYS = ("key", KEY)
@@ -277,6 +279,8 @@ def _is_part(raw: bytes, found: re.Match[bytes]) -> bool:
     if found[0].startswith(b'"') or b"\0" in found[0]:
         return False  # a number, or UTF-16
     start, end = found.span()
+    start -= bool(_JOINED.fullmatch(raw, start - 1, start)) if start else 0
+    end += bool(_JOINED.match(raw, end))
     # Before an escape, the text is found where escapes are resolved, if it ends there.
     return bool(
         _LETTER.fullmatch(raw, max(start - 2, 0), start) or _LETTER.match(raw, end) or _ESCAPED_NEXT.match(raw, end)
@@ -284,18 +288,18 @@ def _is_part(raw: bytes, found: re.Match[bytes]) -> bool:
 
 
 def _needle(paths: Sequence[str], value: Value) -> re.Pattern[bytes]:
-    """Return a pattern for a text that is not part of a longer word, or for another value after its field's name.
+    """Return a pattern for a text that is not part of a longer name, or for another value after its field's name.
 
     A text of digits looks like sizes and counts: it must be a JSON string, or come after its field's name.
     """
     text, names = _text(value), [*(path.rpartition(".")[2] for path in paths), *_KEYS * isinstance(value, str)]
-    named = rb'"(?:%s)"\s*:\s*"?%s(?![0-9A-Za-z_.])' % (_any_of(names), re.escape(text.encode()))
+    named = rb'"(?:%s)"\s*:\s*"?%s(?![0-9A-Za-z_.]|[+@-]%s)' % (_any_of(names), re.escape(text.encode()), _WORD)
     if not isinstance(value, str):
         return re.compile(named)
     is_number = text.isascii() and text.isdigit()
     written = f'"{text}"' if is_number else text
     forms = _any_of([written], "utf-8", "utf-16-le", "utf-16-be")
-    found = rb"(?<!%s)(?:%s)(?!%s)" % (_WORD, forms, _WORD)
+    found = rb"(?<!%s)(?<!%s%s)(?:%s)(?!%s?%s)" % (_WORD, _WORD, _JOIN, forms, _JOIN, _WORD)
     return re.compile(found + b"|" + named if is_number else found)
 
 

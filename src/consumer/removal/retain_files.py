@@ -145,7 +145,7 @@ def retain(
                 del old[name]
             if target and sources and not dry_run:
                 record_archive(ledger, target.root)
-            unread = _unread(settings, catalog, stream, old)
+            of_others = _needed_by_others(settings, catalog, stream, old, before)
             whole = _whole(catalog, stream_tables(stream), sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
@@ -156,8 +156,8 @@ def retain(
                 return NOT_READ
             if source.landings != 1 or source.size != file.size:
                 return CHANGED if source.landings == 1 else UNEVEN
-            if name in unread:
-                return f"not in the ledger of {unread[name]} yet"
+            if name in of_others:
+                return of_others[name]
             if why := whole(name):
                 return why
             if is_ending():
@@ -227,8 +227,10 @@ def sources_in(ledger: Table, wanted: Collection[str]) -> dict[str, _Source]:
     return found
 
 
-def _unread(settings: Settings, catalog: Catalog, stream: str, files: Mapping[str, StoredFile]) -> dict[str, str]:
-    """Return which files other streams read from the same address but have not read yet, with the other's name."""
+def _needed_by_others(
+    settings: Settings, catalog: Catalog, stream: str, files: Mapping[str, StoredFile], before: datetime
+) -> dict[str, str]:
+    """Return why other streams that read the same address still need some of the files."""
     # The address of `consumer run --source` is that of the stream which runs.
     settings = settings.model_copy(update={"landing": settings.landing.model_copy(update={"source": None})})
     found = {}
@@ -241,7 +243,12 @@ def _unread(settings: Settings, catalog: Catalog, stream: str, files: Mapping[st
         below = {zone.name_of(file.uri): name for name, file in files.items() if zone.contains(file.uri)}
         wanted = {theirs: name for theirs, name in below.items() if not zone.ignores(theirs, files[name])}
         read = sources_in(ledger, wanted) if ledger else {}
-        found.update({name: other for theirs, name in wanted.items() if theirs not in read})
+        whole = _whole(catalog, stream_tables(other), read, before)
+        for theirs, name in wanted.items():
+            if theirs not in read:
+                found[name] = f"not in the ledger of {other} yet"
+            elif why := whole(theirs):
+                found[name] = f"{why} (stream {other})"
     return found
 
 

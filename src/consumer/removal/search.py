@@ -73,10 +73,17 @@ def find_rows(
                 f"Run `lakeproof contract apply {contract.stream}`. If another program renamed the column, undo that.",
             )
     found = _matches(spark, catalog, names.bronze, partial(_of_bronze, contract=contract, condition=condition))
-    letters = _matches(spark, catalog, names.dead_letters, partial(_of_letters, condition=condition))
-    keys = frozenset((each.entry.source, each.entry.position, each.entry.letter) for each in letters)
-    attempts = _matches(spark, catalog, names.attempts, partial(_of_attempts, condition=condition, letters=keys))
+    # An attempt may have bytes that its dead letter lacks: those of a unit that was too large, or of a transform.
+    own = _matches(spark, catalog, names.attempts, partial(_of_attempts, condition=condition, letters=frozenset()))
+    of_letters = partial(_of_letters, condition=condition, letters=_letters_of(own))
+    letters = _matches(spark, catalog, names.dead_letters, of_letters)
+    of_attempts = partial(_of_attempts, condition=condition, letters=_letters_of(letters))
+    attempts = _matches(spark, catalog, names.attempts, of_attempts)
     return [*found, *letters, *attempts]
+
+
+def _letters_of(matches: Sequence[Match]) -> Letters:
+    return frozenset((each.entry.source, each.entry.position, each.entry.letter) for each in matches)
 
 
 def _matches(
@@ -123,16 +130,19 @@ def _equal(column: Any, value: Any, count: int) -> Any:
     return pc.fill_null(pc.equal(column, scalar), False).to_numpy(zero_copy_only=False)
 
 
-def _of_letters(name: str, rows: pa.RecordBatch, condition: Condition) -> Iterator[Match]:
+def _of_letters(name: str, rows: pa.RecordBatch, condition: Condition, letters: Letters) -> Iterator[Match]:
     wanted, records = [], []
     extra = [each for each in (KEY, HEADERS) if each in rows.schema.names]
-    for index, row in enumerate(rows.select([RAW, REASONS, *extra]).to_pylist()):
-        raw, others = row.pop(RAW), {**row, REASONS: [each["detail"] for each in row[REASONS] or ()]}
-        if (raw is not None and condition.is_in_bytes(raw)) or condition.is_in_values(
-            (key, value) for key, value in _flat(others) if value is not None
+    for index, row in enumerate(rows.select([RAW, REASONS, SOURCE, POSITION, ATTEMPT, *extra]).to_pylist()):
+        raw, place = row.pop(RAW), (row.pop(SOURCE), row.pop(POSITION), row.pop(ATTEMPT) or 1)
+        others = {**row, REASONS: [each["detail"] for each in row[REASONS] or ()]}
+        if (
+            place in letters
+            or (raw is not None and condition.is_in_bytes(raw))
+            or condition.is_in_values((key, value) for key, value in _flat(others) if value is not None)
         ):
             wanted.append(index)
-            records.append(raw is not None and _is_record(raw))
+            records.append(place in letters if raw is None else _is_record(raw))
     mine = rows.take(pa.array(wanted, pa.int64()))
     hashes = row_hashes(mine)
     columns = [SOURCE, POSITION, MICRO_BATCH_ID, ATTEMPT, REASONS]

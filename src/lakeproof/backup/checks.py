@@ -1,6 +1,7 @@
 """Find what a restore would miss: files of tables, and records that landed after the backup."""
 
 import json
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from sqlalchemy import Engine
 
 from lakeproof.addresses import encoded
 from lakeproof.errors import UnavailableError
-from lakeproof.kafka.offsets import Offsets, Range
+from lakeproof.kafka.offsets import Offsets, Range, place_of
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
@@ -17,7 +18,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.given_up import given_up_in
 from lakeproof.storage import open_storage, scheme_of
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import MARKER, RAW, REPLAY, SOURCE
+from lakeproof.tables.names import ATTEMPT, LETTER, MARKER, POSITION, RAW, REPLAY, SOURCE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -99,12 +100,35 @@ def past_ranges(stream: str, saved: "TableMetadata", live: "TableMetadata | None
     return _position(stream, live).past_since(_position(stream, saved))
 
 
-def lost_offsets(
-    settings: Settings, stream: str, saved: "TableMetadata", live: "TableMetadata | None", state: Engine
-) -> list[str]:
-    """Return ranges of messages that came after the backup, or were read since, and are no longer in the topic.
+def replayed_since(
+    io: "FileIO",
+    letters: "TableMetadata | None",
+    saved: "TableMetadata | None",
+    live: "TableMetadata | None",
+) -> set[str]:
+    """Return sources that a replay has read again after the backup, since a unit of theirs has no bytes.
 
-    `saved` and `live` are the ledger then and now, `state` the state database of the backup.
+    `letters` are the dead letters then, `saved` and `live` the attempts then and now.
+    """
+    if letters is None or live is None:
+        return set()
+    columns = [SOURCE, POSITION, LETTER, ATTEMPT]
+    new = _rows(live, io, columns) - (_rows(saved, io, columns) if saved else set())
+    return {source for source, *_ in new} & {source for (source,) in _rows(letters, io, [SOURCE], RAW)}
+
+
+def lost_offsets(
+    settings: Settings,
+    stream: str,
+    saved: "TableMetadata",
+    live: "TableMetadata | None",
+    state: Engine,
+    replayed: Iterable[str] = (),
+) -> list[str]:
+    """Return ranges of messages that came after the backup, or were read since, and may no longer be in the topic.
+
+    `saved` and `live` are the ledger then and now, `state` the state database of the backup, and `replayed` are
+    messages of :func:`replayed_since`.
     """
     recorded = recorded_topic(saved.properties)
     if recorded is None:
@@ -114,6 +138,7 @@ def lost_offsets(
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
+    compacted: list[Range] = []
     lost = [
         (partition, first, min(end, extents[partition].first))
         for partition, first, end in past_ranges(stream, saved, live)
@@ -121,8 +146,20 @@ def lost_offsets(
     ]
     for partition, extent in extents.items():
         # What was given up after the backup is not given up any more, and may have been read before.
-        lost.append((partition, max(position.next(partition), given_up_in(state, stream, partition)), extent.first))
-    return [f"{recorded.topic}/{each}: offsets {first:,} to {end - 1:,}" for each, first, end in lost if first < end]
+        begin = max(position.next(partition), given_up_in(state, stream, partition))
+        lost.append((partition, begin, extent.first))
+        if live and topic.is_compacted():  # which messages are gone is unknown without reading them
+            read_since = _position(stream, live).next(partition)
+            compacted += [(partition, max(begin, extent.first), read_since)]
+    for partition, offset in sorted(map(place_of, replayed)):
+        if partition in extents and offset < extents[partition].first:
+            lost.append((partition, offset, offset + 1))
+    return [
+        f"{recorded.topic}/{partition}: offsets {first:,} to {end - 1:,}{remark}"
+        for found, remark in ((lost, ""), (compacted, ", some of which compaction may have removed"))
+        for partition, first, end in found
+        if first < end
+    ]
 
 
 def _position(stream: str, ledger: "TableMetadata") -> Offsets:

@@ -6,7 +6,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from lakeproof.clocks import now_ms
+from lakeproof.landing.root import archives_of
 from lakeproof.references import Metadata, current, snapshot_of, tag_of, with_reference
+from lakeproof.tables.names import ARCHIVES
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -48,7 +50,8 @@ def restored(
     """Return the metadata of a restored table.
 
     A table that is still the same one keeps its newer snapshots, branches and tags, so that another backup can be
-    restored. Otherwise, only those snapshots of the backup are restored whose files all exist.
+    restored, and the archives of retention that it has since recorded, so that an erasure searches them. Otherwise,
+    only those snapshots of the backup are restored whose files all exist.
     """
     snapshot_id = current(saved)
     found = deepcopy(live[1] if live else saved)
@@ -58,6 +61,8 @@ def restored(
         own = [each for each in saved.get("snapshots", ()) if each["snapshot-id"] == snapshot_id]
         found["snapshots"] = [*found.get("snapshots", ()), *(each for each in own if snapshot_id not in known)]
         found |= {key: saved[key] for key in _FROM_BACKUP if key in saved}
+        if archives := list(dict.fromkeys(archives_of(_properties(saved)) + archives_of(_properties(newest)))):
+            found["properties"] = {**_properties(saved), ARCHIVES: json.dumps(archives)}
         found["metadata-log"] = [
             *newest.get("metadata-log", ()),
             {"metadata-file": at, "timestamp-ms": newest["last-updated-ms"]},
@@ -84,6 +89,10 @@ def restored(
     found = with_reference(found, tag, tag_of(snapshot, max(kept_until_ms, snapshot["timestamp-ms"] + 1)))
     found["refs"][_MAIN] = saved.get("refs", {}).get(_MAIN, found["refs"][_MAIN])
     return found
+
+
+def _properties(found: Metadata) -> dict[str, str]:
+    return dict(found.get("properties", {}))
 
 
 def is_restored(found: Metadata, live: Metadata) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 
 from lakeproof.addresses import as_uri
 from lakeproof.backup.catalogs import Replacement, Tables
-from lakeproof.backup.checks import Files, lost_files, lost_offsets, past_ranges
+from lakeproof.backup.checks import Files, lost_files, lost_offsets, past_ranges, replayed_since
 from lakeproof.backup.manifest import STATE, Folder, Manifest, SavedTable
 from lakeproof.backup.metadata import is_restored, is_same_table, read_metadata, restored
 from lakeproof.backup.take import back_up, local_state, metadata_file
@@ -28,7 +28,7 @@ from lakeproof.state.lease import QueryState, gold_lease, lease, silver_lease, s
 from lakeproof.state.rows import put_back_rows, put_back_sinks
 from lakeproof.state.schema import LEASES
 from lakeproof.storage import open_storage
-from lakeproof.tables.names import MARKER
+from lakeproof.tables.names import MARKER, stream_tables
 from lakeproof.wording import count_of
 
 _KEEP = timedelta(days=7)
@@ -282,7 +282,7 @@ def _markers(metadata: Metadata) -> dict[str, str]:
 
 def _stream(query: str) -> str | None:
     layer, _, name = query.partition("-")
-    return name if layer in ("bronze", "silver") else None
+    return name if layer in ("bronze", "silver", "removals") else None
 
 
 def _streams(tables: Sequence[SavedTable]) -> list[str]:
@@ -320,22 +320,26 @@ def _way_back(settings: Settings, folder: Folder) -> str:
 def _find_lost(
     settings: Settings, folder: Folder, manifest: Manifest, tables: Tables, live: dict[str, Metadata], plan: RestorePlan
 ) -> None:
-    names = {each.name for each in manifest.tables}
+    saved = {each.name for each in manifest.tables}
     for stream in _streams(manifest.tables):
-        name = f"ledger.{stream}"
-        if name not in names or name in plan.missing:
+        names = stream_tables(stream)
+        if names.ledger not in saved or names.ledger in plan.missing:
             continue
-        saved = read_metadata(parsed(folder.read(metadata_file(name), manifest)))
-        now = read_metadata(live[name]) if name in live else None
-        if recorded_topic(saved.properties):
+        then = {
+            each: read_metadata(parsed(folder.read(metadata_file(each), manifest)))
+            for each in (names.ledger, names.dead_letters, names.attempts)
+            if each in saved
+        }
+        now = {each: read_metadata(live[each]) for each in (names.ledger, names.attempts) if each in live}
+        ledgers, letters = (then[names.ledger], now.get(names.ledger)), then.get(names.dead_letters)
+        if recorded_topic(ledgers[0].properties):
+            again = replayed_since(tables.io, letters, then.get(names.attempts), now.get(names.attempts))
             with local_state(folder.read(STATE, manifest)) as (_, state):
-                found = lost_offsets(settings, stream, saved, now, state)
+                found = lost_offsets(settings, stream, *ledgers, state, again)
         else:
-            if now is None:
+            if names.ledger not in now:
                 plan.unknown.append(stream)
-            dead = f"dead_letters.{stream}"
-            letters = read_metadata(parsed(folder.read(metadata_file(dead), manifest))) if dead in names else None
-            found = lost_files(settings, tables.io, stream, saved, now, letters)
+            found = lost_files(settings, tables.io, stream, *ledgers, letters)
         if found:
             plan.lost[stream] = found
 

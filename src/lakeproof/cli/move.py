@@ -82,9 +82,9 @@ def _leases(entries: "list[Entry]") -> list[str]:
 
 
 def _landing_zones(settings: Settings) -> list[str]:
-    """Record the new landing zones of the streams; return what happened to each."""
+    """Record the new landing zones of the streams; return what happened to each, and to the archives."""
     from lakeproof.catalog import open_catalog
-    from lakeproof.landing.root import check_same_files, record_landing_root
+    from lakeproof.landing.root import archives_of, check_same_files, record_landing_root
     from lakeproof.landing.zone import landing_zone
     from lakeproof.tables.names import LANDING_ROOT, stream_tables
 
@@ -92,6 +92,10 @@ def _landing_zones(settings: Settings) -> list[str]:
     for _, stream in catalog.list_tables("ledger") if catalog.namespace_exists("ledger") else ():
         ledger = catalog.load_table(stream_tables(stream).ledger).properties
         recorded, zone = ledger.get(LANDING_ROOT), landing_zone(settings, stream, ledger)
+        done += [
+            f"The archive of {stream} stays {root}. An erasure in either lake removes files there."
+            for root in archives_of(ledger)
+        ]
         if recorded in (None, zone.root):
             continue
         try:

@@ -105,6 +105,12 @@ def source_name(topic: str, partition: int, offset: int) -> str:
     return f"{topic}/{partition}/{offset:0{OFFSET_DIGITS}}"
 
 
+def place_of(source: str) -> tuple[int, int]:
+    """Partition and offset of a message, from its ``_source``."""
+    _, partition, offset = source.rsplit("/", 2)
+    return int(partition), int(offset)
+
+
 def partition_name(source: str) -> str:
     """Prefix of ``_source`` for a partition: ``topic/partition``."""
     return source.rpartition("/")[0]

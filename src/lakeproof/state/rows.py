@@ -22,6 +22,7 @@ from lakeproof.state.schema import (
     PROVEN_FILES,
     SINK_POSITIONS,
 )
+from lakeproof.state.sink_positions import NO_MARKER
 
 OF_STREAMS = (LOGS, FILES, PASSED_FILES, GIVEN_UP, CURRENT_CONTRACTS, BEGUN, GIVEN_UP_OFFSETS, BREAKER_TRIPS)
 """Tables whose rows belong to a stream. Leases and errors of queries belong to running programs, and are not copied."""
@@ -55,9 +56,17 @@ def put_back_rows(source: Engine, target: Engine, kept: Collection[str]) -> None
 
 
 def put_back_sinks(source: Engine, target: Engine, kept: Collection[str]) -> None:
-    """Replace the positions of all sinks, except those of the tables `kept`; add the texts of contracts."""
+    """Replace the positions of all sinks, except those of the tables `kept`; add the texts of contracts.
+
+    A sink that is not in the source keeps its row without a position: an erasure searches all topics of a table.
+    """
+    sink = SINK_POSITIONS.c.sink
     with source.connect() as reading, transaction(target) as writing:
+        others = SINK_POSITIONS.c.table_name.not_in(kept) & sink.not_in(reading.scalars(select(sink)).all())
+        later = [dict(row) for row in writing.execute(select(SINK_POSITIONS).where(others)).mappings()]
         _replace(reading, writing, SINK_POSITIONS, SINK_POSITIONS.c.table_name, kept)
+        if later:
+            writing.execute(SINK_POSITIONS.insert(), [{**row, "marker": NO_MARKER} for row in later])
         known = set(writing.scalars(select(CONTRACT_TEXTS.c.digest)))
         rows = [dict(row) for row in reading.execute(select(CONTRACT_TEXTS)).mappings() if row["digest"] not in known]
         if rows:

@@ -4,12 +4,15 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from lakeproof.errors import LakeproofError
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.schema import SINK_POSITIONS
+
+NO_MARKER = ""
+"""Marker of a sink that has no position, and gets the whole table."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,22 @@ class SinkPositions:
         self._engine = open_database(database)
 
     def get(self, sink: str) -> SinkPosition | None:
-        """Return the position of a sink; None if nothing was sent."""
+        """Return the position of a sink; None if nothing was sent, or everything is to be sent again."""
         columns = SINK_POSITIONS.c.table_id, SINK_POSITIONS.c.topic_id, SINK_POSITIONS.c.marker
         with transaction(self._engine) as connection:
             row = connection.execute(select(*columns).where(SINK_POSITIONS.c.sink == sink)).one_or_none()
-        return None if row is None else SinkPosition(*row)
+        return SinkPosition(*row) if row and row.marker else None
 
     def record(self, sink: str, table: str, position: SinkPosition, before: SinkPosition | None) -> None:
         """Advance a sink; raise LakeproofError if another consumer moved it."""
         values = asdict(position) | {"recorded_at": time.time()}
+        same = (SINK_POSITIONS.c.sink == sink) & (SINK_POSITIONS.c.marker == (before.marker if before else NO_MARKER))
         try:
             with transaction(self._engine) as connection:
-                if before is None:
-                    connection.execute(insert(SINK_POSITIONS), {"sink": sink, "table_name": table, **values})
-                    return
-                same = (SINK_POSITIONS.c.sink == sink) & (SINK_POSITIONS.c.marker == before.marker)
                 moved = connection.execute(update(SINK_POSITIONS).where(same).values(values)).rowcount == 1
+                if not moved and before is None:
+                    connection.execute(insert(SINK_POSITIONS), {"sink": sink, "table_name": table, **values})
+                    moved = True
         except IntegrityError:
             moved = False
         if not moved:
@@ -57,13 +60,14 @@ class SinkPositions:
             )
 
     def recorded_at(self, sink: str) -> datetime | None:
-        """Return the time in UTC when the position of a sink was recorded; None if nothing was sent."""
+        """Return the time in UTC when the position of a sink was recorded; None without a position."""
+        has = (SINK_POSITIONS.c.sink == sink) & (SINK_POSITIONS.c.marker != NO_MARKER)
         with transaction(self._engine) as connection:
-            at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(SINK_POSITIONS.c.sink == sink))
+            at = connection.scalar(select(SINK_POSITIONS.c.recorded_at).where(has))
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def sinks_of(self, table: str) -> list[str]:
-        """Return the sinks of a table."""
+        """Return all sinks that a table was ever sent to."""
         with transaction(self._engine) as connection:
             found = connection.scalars(select(SINK_POSITIONS.c.sink).where(SINK_POSITIONS.c.table_name == table))
             return sorted(found)
@@ -74,6 +78,6 @@ class SinkPositions:
             return set(connection.scalars(select(SINK_POSITIONS.c.table_name)))
 
     def forget(self, sink: str) -> None:
-        """Remove the position of a sink."""
+        """Remove the position of a sink, but not that the table was sent there: an erasure searches the topic."""
         with transaction(self._engine) as connection:
-            connection.execute(delete(SINK_POSITIONS).where(SINK_POSITIONS.c.sink == sink))
+            connection.execute(update(SINK_POSITIONS).where(SINK_POSITIONS.c.sink == sink).values(marker=NO_MARKER))

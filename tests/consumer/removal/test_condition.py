@@ -110,6 +110,25 @@ def test_a_part_of_a_word_is_somebody_else() -> None:
     assert not number.is_in_bytes(b'[{"number": 55, "amount": 5}, {"number": 5.5')
 
 
+@pytest.mark.parametrize(
+    ("person", "others"),
+    [
+        ("ann@example.com", ["jo.ann@example.com", "mary-ann@example.com", "ann@example.com.au", "é.ann@example.com"]),
+        ("u-1", ["u-1-2", "u-1.2", "tenant.u-1", "u-1@example.com", "u-1-é"]),
+        ("4711", ["4711-9", "4711.9"]),
+    ],
+)
+def test_a_part_of_a_longer_name_is_somebody_else(person: str, others: list[str]) -> None:
+    for other in others:
+        for ascii_only in (True, False):
+            raw = json.dumps({"user_id": other, "a": f"see {other}"}, ensure_ascii=ascii_only).encode()
+            assert not of_person(person).is_in_bytes(raw), other
+            assert not is_in_file(of_person(person), raw[:-1] + b', "cut'), other
+        assert not of_person(person).is_in_values([("user_id", other), ("_key", other.encode())]), other
+    for text in (f"{person}.", f"{person}, then", f"<{person}>", f"to:{person}...", f"- {person} -", f"{person}/1"):
+        assert person == "4711" or of_person(person).is_in_bytes(json.dumps({"a": text}).encode()), text
+
+
 def test_damaged_files_are_searched_up_to_the_damage() -> None:
     whole = gzip.compress(b'{"a": "person-1"}' * 1000)
     assert of_person("person-1").is_in_bytes(whole[: len(whole) // 2])

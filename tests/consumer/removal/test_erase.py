@@ -38,7 +38,7 @@ from lakeproof.state.lease import LeaseHeldError, alerts_lease, lease
 from lakeproof.state.proofs import ProofKind
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions
 from lakeproof.tables.names import stream_tables
-from lakeproof.tables.schemas import ensure_tables
+from lakeproof.tables.schemas import ensure_attempts, ensure_tables
 from reader.connect import connect
 from reader.page.collect import collect
 from reader.verify.book.book import OTHER_THAN_BOOKED
@@ -408,6 +408,38 @@ def test_a_column_that_another_program_has_renamed_is_refused(lake_settings: Set
     with pytest.raises(UsageError, match=r"bronze\.events has no column user_id") as refused:
         find_rows(nothing, catalog, stream_tables("events"), contract, Condition(({"user_id": "u-1"},)))
     assert "undo that" in refused.value.hint
+
+
+@pytest.mark.parametrize("outcome", ["closed", "failed"])
+def test_a_dead_letter_whose_attempt_has_the_bytes_is_found(
+    lake_settings: Settings, session_of: SessionOf, outcome: str
+) -> None:
+    """Otherwise it would be replayed once more, and the person would land again."""
+    catalog, contract = open_catalog(lake_settings), load_contract(lake_settings.contracts, "events")
+    ensure_tables(catalog, contract)
+    ensure_attempts(catalog, "events")
+    names = stream_tables("events")
+    letters = [  # a unit that was too large, one that a transform has decoded, and one of somebody else
+        {"_source": "1.json", "_position": 0, "raw": None},
+        {"_source": "1.json", "_position": 1, "raw": b"eyJ1c2VyX2lkIjogInUtMSJ9"},
+        {"_source": "1.json", "_position": 2, "raw": None},
+    ]
+    bytes_of = [b'{"user_id": "u-1"}', b'{"user_id": "u-1"}', b'{"user_id": "u-2"}']
+    attempts = [
+        {"_source": "1.json", "_position": at, "_letter": 1, "_attempt": 2, "raw": raw, "outcome": outcome}
+        for at, raw in enumerate(bytes_of)
+    ]
+    for name, rows in ((names.dead_letters, letters), (names.attempts, attempts)):
+        table = catalog.load_table(name)
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            for column in table.schema().fields:
+                update.make_column_optional(column.name)
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    condition = Condition(({"user_id": "u-1"},))
+    found = find_rows(session_of(lake_settings), catalog, names, contract, condition)
+    places = {(each.entry.table, each.entry.position) for each in found}
+    assert places == {(name, at) for name in (names.dead_letters, names.attempts) for at in (0, 1)}
+    assert [each.is_batch for each in found if each.entry.position == 0] == [False, False]
 
 
 def test_archives_of_former_contracts_are_searched(lake_settings: Settings, tmp_path: Path) -> None:

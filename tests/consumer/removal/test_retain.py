@@ -260,7 +260,31 @@ def test_files_that_were_excluded_after_they_were_read_are_removed(settings: Set
     assert landed(settings).keys() == {"3.json"}
 
 
-def book(settings: Settings, stream: str, names: Sequence[str]) -> None:
+def test_files_that_another_stream_needs_for_a_replay_stay(settings: Settings, tmp_path: Path) -> None:
+    text, shared = (settings.contracts / f"{STREAM}.yaml").read_text(), tmp_path / "shared"
+    for stream in ("a", "b"):
+        address = f"servers:\n  - {{server: landing, type: local, path: {shared}}}\ncustomProperties:\n"
+        (settings.contracts / f"{stream}.yaml").write_text(
+            text.replace(STREAM, stream).replace("customProperties:\n", address)
+        )
+    shared.mkdir()
+    for name in ("large.json", "small.json", "uneven.json"):
+        (shared / name).write_bytes(b"[]")
+        os.utime(shared / name, (YEAR_AGO, YEAR_AGO))
+        for stream in ("a", "b"):
+            book(settings, stream, [name], {"uneven.json": 1}.get(name, 0) if stream == "b" else 0)
+    letters = open_catalog(settings).load_table("dead_letters.b")
+    with letters.update_schema(allow_incompatible_changes=True) as update:
+        for column in letters.schema().fields:
+            update.make_column_optional(column.name)
+    row = {"_source": "large.json", "_position": 0, "raw": None, "_landed_at": datetime.fromtimestamp(YEAR_AGO, UTC)}
+    letters.append(pa.Table.from_pylist([row], schema=letters.schema().as_arrow()))
+    done = retain(settings, "a", MONTH, in_source=True)
+    assert (done.removed, done.kept) == (1, {f"{NEEDED} (stream b)": 1, f"{UNEVEN} (stream b)": 1})
+    assert sorted(path.name for path in shared.iterdir()) == ["large.json", "uneven.json"]
+
+
+def book(settings: Settings, stream: str, names: Sequence[str], bronze: int = 0) -> None:
     """Add files without records, which landed a year ago, to the ledger of a stream."""
     catalog, zone = open_catalog(settings), landing_zone(settings, stream, {})
     ensure_tables(catalog, load_contract(settings.contracts, stream))
@@ -272,7 +296,7 @@ def book(settings: Settings, stream: str, names: Sequence[str]) -> None:
     landed_at = datetime.fromtimestamp(YEAR_AGO, UTC)
     files = {name: file for name in names if (file := zone.stat(name))}
     rows = [
-        {"source": name, "size": file.size, "etag": file.etag, "bronze": 0, "landed_at": landed_at}
+        {"source": name, "size": file.size, "etag": file.etag, "bronze": bronze, "landed_at": landed_at}
         for name, file in files.items()
     ]
     ledger.append(pa.Table.from_pylist(rows, schema=ledger.schema().as_arrow()))

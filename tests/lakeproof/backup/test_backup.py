@@ -29,7 +29,7 @@ from lakeproof import references
 from lakeproof.backup import catalogs, checks, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
-from lakeproof.backup.checks import lost_files, lost_offsets, past_ranges
+from lakeproof.backup.checks import lost_files, lost_offsets, past_ranges, replayed_since
 from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
 from lakeproof.backup.restore import RestorePlan, plan_restore, restore
 from lakeproof.backup.take import back_up
@@ -37,7 +37,9 @@ from lakeproof.catalog import open_catalog
 from lakeproof.cli import app
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history.apply import adopt, carry_out, plan
+from lakeproof.kafka.offsets import source_name
 from lakeproof.kafka.topic import Extent
+from lakeproof.landing.root import archives_of, record_archive
 from lakeproof.references import parsed
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, QueryKind
@@ -346,9 +348,11 @@ def test_tables_that_came_later(lake: Settings) -> None:
         ("silver.events__rebuild_1", "silver-events", ""),
         ("bronze.other", "bronze-other", ""),
         ("ledger.other", "bronze-other", ""),
+        ("ledger.other_removals", "removals-other", ""),
+        ("ledger.events_removals", "removals-events", ""),
         ("silver.other", "silver-other", ""),
     ):
-        append(catalog.create_table(name, SOURCE if name == "ledger.other" else ROW), 5, query, follows)
+        append(catalog.create_table(name, SOURCE if name.startswith("ledger.") else ROW), 5, query, follows)
     other = str(catalog.load_table("silver.other").metadata.table_uuid)
     append(catalog.create_table("gold.of_other", ROW), 5, "gold-of_other", other)
     append(catalog.create_table("gold.of_users", ROW), 5)
@@ -360,13 +364,15 @@ def test_tables_that_came_later(lake: Settings) -> None:
         log = LandingLog(lake.state.database, stream)
         log.append([("later.json", StoredFile("file:///later.json", 1, "e", datetime.now(UTC)))])
     found = actions(restore(lake, folder))
-    dropped = {"dead_letters.events_attempts", "gold.later", "silver.events__rebuild_1"}
+    dropped = {"dead_letters.events_attempts", "gold.later", "silver.events__rebuild_1", "ledger.events_removals"}
     assert {name for name, action in found.items() if action.startswith("dropped")} == dropped
-    kept = {"bronze.other", "ledger.other", "silver.other", "gold.of_other", "gold.of_users"}
+    of_other = {"bronze.other", "ledger.other", "ledger.other_removals", "silver.other"}
+    kept = of_other | {"gold.of_other", "gold.of_users"}
     assert {name for name, action in found.items() if action.startswith("kept")} == kept
     assert set(pointers(lake)) == TABLES.keys() | kept
     assert sorted((lake.home / "warehouse").rglob("*.parquet")) == files
     assert positions.get("silver.events-to-t") is None
+    assert positions.sinks_of("silver.events") == ["silver.events-to-t"]  # an erasure searches the topic
     assert positions.get("silver.other-to-t") is not None
     assert not LandingLog(lake.state.database, "events").known_among(["later.json"])
     assert LandingLog(lake.state.database, "other").known_among(["later.json"])
@@ -794,6 +800,16 @@ class Trimmed:
     def extents(self, _: list[int]) -> dict[int, Extent]:
         return {0: Extent(501, 2000)}
 
+    def is_compacted(self) -> bool:
+        return False
+
+
+class Compacted(Trimmed):
+    """A topic whose brokers remove messages with the same key."""
+
+    def is_compacted(self) -> bool:
+        return True
+
 
 def ledger_at(end: str) -> Any:
     """Return the metadata of a ledger whose stream reads the topic t."""
@@ -815,6 +831,53 @@ def test_messages_of_the_past_that_were_read_since_are_lost_if_the_topic_lacks_t
     assert lost_offsets(lake_settings, "events", then, now, state) == ["t/0: offsets 0 to 500"]
     for each in (then, None):
         assert lost_offsets(lake_settings, "events", then, each, state) == []
+
+
+def test_messages_of_a_compacted_topic_that_were_read_since_may_be_lost(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "Topic", Compacted)
+    state = open_database(lake_settings.state.database)
+    then, now = ledger_at("t/0=1000"), ledger_at("t/0=1200")
+    assert lost_offsets(lake_settings, "events", then, now, state) == [
+        "t/0: offsets 1,000 to 1,199, some of which compaction may have removed"
+    ]
+    for each in (then, None):
+        assert lost_offsets(lake_settings, "events", then, each, state) == []
+
+
+def test_a_message_is_needed_again_whose_unit_was_replayed_since_and_has_no_bytes(
+    lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "Topic", Trimmed)
+    catalog, state = open_catalog(lake_settings), open_database(lake_settings.state.database)
+    catalog.create_namespace("dead_letters")
+    of_letters = pa.schema([("_source", pa.string()), ("raw", pa.binary())])
+    columns = [("_source", pa.string()), ("_position", pa.int64()), ("_letter", pa.int64()), ("_attempt", pa.int64())]
+    letters = catalog.create_table("dead_letters.events", of_letters)
+    names = [source_name("t", 0, offset) for offset in (7, 8, 501, 9)]
+    letters.append(pa.table({"_source": names, "raw": [None, b"bytes", None, None]}, of_letters))
+    attempts = catalog.create_table("dead_letters.events_attempts", pa.schema(columns))
+    attempts.append(pa.table({"_source": names[3:], "_position": [0], "_letter": [1], "_attempt": [1]}))
+    then = catalog.load_table("dead_letters.events_attempts").metadata
+    attempts.append(pa.table({"_source": names[:3], "_position": [0] * 3, "_letter": [1] * 3, "_attempt": [1] * 3}))
+    now = catalog.load_table("dead_letters.events_attempts").metadata
+    again = replayed_since(letters.io, letters.metadata, then, now)
+    assert again == {names[0], names[2]}
+    assert replayed_since(letters.io, letters.metadata, None, None) == set()
+    ledger = ledger_at("t/0=1000")
+    assert lost_offsets(lake_settings, "events", ledger, ledger, state, again) == ["t/0: offsets 7 to 7"]
+
+
+def test_archives_since_the_backup_are_still_recorded(lake: Settings) -> None:
+    catalog = open_catalog(lake)
+    record_archive(catalog.load_table("ledger.events"), "s3://archive/then")
+    folder = taken(lake)
+    record_archive(catalog.load_table("ledger.events"), "s3://archive/since")
+    for _ in range(2):
+        restore(lake, folder)
+        properties = catalog.load_table("ledger.events").properties
+        assert archives_of(properties) == ["s3://archive/then", "s3://archive/since"]
 
 
 def test_offsets_that_were_given_up_since_are_lost(
