@@ -93,7 +93,7 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
     class Bounded(HttpToolsProtocol):
         """One connection."""
 
-        _slow_head: TimerHandle | None = None
+        _slow_sender: TimerHandle | None = None  # of a head, or of the rest of a body after the answer
         _slow_reader: TimerHandle | None = None
         _answered: RequestResponseCycle | None = None
         _head_bytes = 0
@@ -104,10 +104,10 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             if len(self.connections) > most_connections:
                 transport.abort()
             else:
-                self._slow_head = self._abort_later()
+                self._slow_sender = self._abort_later()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            for timer in (self._slow_head, self._slow_reader):
+            for timer in (self._slow_sender, self._slow_reader):
                 if timer:
                     timer.cancel()
             if self._answered:  # may differ from the newest cycle, which uvicorn marks
@@ -116,8 +116,8 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
 
         def data_received(self, data: bytes) -> None:
             if self._reads_head:
-                if self._slow_head is None:
-                    self._slow_head = self._abort_later()
+                if self._slow_sender is None:
+                    self._slow_sender = self._abort_later()
                 self._head_bytes += len(data)
             super().data_received(data)
             if self._reads_head and self._head_bytes > _MOST_HEAD_BYTES:
@@ -125,9 +125,9 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
 
         def on_headers_complete(self) -> None:
             self._reads_head = False
-            if self._slow_head:
-                self._slow_head.cancel()
-                self._slow_head = None
+            if self._slow_sender:
+                self._slow_sender.cancel()
+                self._slow_sender = None
             if len(self.pipeline) >= _MOST_PIPELINED:  # uvicorn would keep all requests
                 self.transport.abort()
                 return
@@ -136,7 +136,17 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
         def on_message_complete(self) -> None:
             self._reads_head = True
             self._head_bytes = 0
+            if self._slow_sender:
+                # The body had been answered, and each byte of it has canceled uvicorn's keep-alive timer.
+                self._slow_sender.cancel()
+                self._slow_sender = self._abort_later()
             super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            # Nobody reads a body after its answer. That of a queued request is read when the request is answered.
+            if not self._reads_head and self.cycle.response_complete:
+                self._slow_sender = self._abort_later()
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
             self._answered = cycle

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +22,8 @@ from tests.collector.conftest import own_topics
 from tests.collector.running import Collector, event, wait_for
 from tests.servers import KafkaServer
 
+from collector.keys import new_key
+
 HEAD = b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY = b'[{"id":1,"type":"a","event":{}}]'
 
@@ -28,6 +32,14 @@ def connect(running: Collector, text: bytes = b"") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", running.port), timeout=30)
     connection.sendall(text)
     return connection
+
+
+def status_of_answer(connection: socket.socket) -> int:
+    """Return the status of an answer after reading it to its end."""
+    answer = HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
 
 
 def megabytes(running: Collector) -> float:
@@ -57,6 +69,9 @@ def test_slow_clients_get_408_or_are_cut_off(hasty: Collector) -> None:
     began = time.monotonic()
     half = connect(hasty, HEAD + b"Content-Length: 100\r\n\r\n[")
     chunks = connect(hasty, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n")
+    second = connect(
+        hasty, HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY + HEAD + b"Content-Length: 100\r\n\r\n["
+    )
     waiting = connect(hasty, HEAD + b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n")
     heads = [connect(hasty, text) for text in (b"", b"P", HEAD)]
     assert hasty.send(BODY).status == 202
@@ -64,6 +79,9 @@ def test_slow_clients_get_408_or_are_cut_off(hasty: Collector) -> None:
         answer = rest(connection)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"connection: close" in answer
+    answer = rest(second)
+    assert answer.startswith(b"HTTP/1.1 202 ")
+    assert b"HTTP/1.1 408 " in answer
     answer = rest(waiting)
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 408 ")
     assert [rest(connection) for connection in heads] == [b"", b"", b""]
@@ -79,6 +97,60 @@ def test_a_second_head_may_not_be_slow_either(hasty: Collector) -> None:
     began = time.monotonic()
     assert rest(connection) == b""
     assert 0.9 < time.monotonic() - began < 9  # the default is 10 seconds
+
+
+def test_a_body_that_was_answered_early_may_not_be_slow_either(hasty: Collector) -> None:
+    """Each byte would put off the end of an idle connection, and nobody reads the body."""
+    long = b"Host: x\r\nContent-Length: 1000000\r\n\r\n"
+    heads = {
+        415: b"POST /collect HTTP/1.1\r\n" + long,
+        413: HEAD + b"Content-Length: 1000000000\r\n\r\n",
+        405: b"PUT /collect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFF\r\n",
+        404: b"POST /nowhere HTTP/1.1\r\n" + long,
+        200: b"GET /healthz HTTP/1.1\r\n" + long,
+    }
+    began = time.monotonic()
+    left = {status: connect(hasty, head) for status, head in heads.items()}
+    for status, connection in left.items():
+        assert status_of_answer(connection) == status
+    while left and time.monotonic() - began < 9:  # the default is 10 seconds
+        time.sleep(0.1)
+        for status, connection in [*left.items()]:
+            try:
+                connection.sendall(b"x")
+            except (ConnectionResetError, BrokenPipeError):
+                left.pop(status).close()
+                assert time.monotonic() - began > 0.9
+    assert not left
+
+
+def test_a_refused_client_that_sends_its_body_keeps_its_connection(start_collector: Any, tmp_path: Path) -> None:
+    key = new_key("shop")
+    (tmp_path / "keys").write_text(key.line)
+    running: Collector = start_collector(collector_keys=tmp_path / "keys", collector_body_seconds=3).ready()
+    size = b"Content-Length: %d\r\n" % len(BODY)
+    connection = connect(running)
+    for pause in (0.0, 0.3, 0.0, 0.3):
+        connection.sendall(HEAD + size + b"\r\n" + BODY[: len(BODY) if not pause else 3])
+        assert status_of_answer(connection) == 401
+        if pause:
+            time.sleep(pause)
+            connection.sendall(BODY[3:])
+    # With a key, the connection goes on, too, and a slow body still gets its 408.
+    authorized = HEAD + b"Authorization: Bearer " + key.key.encode() + b"\r\n" + size + b"\r\n"
+    connection.sendall(authorized + BODY)
+    assert status_of_answer(connection) == 202
+    connection.sendall(authorized + BODY[:-1])
+    assert rest(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_that_is_idle_after_a_refused_body_is_closed(hasty: Collector) -> None:
+    began = time.monotonic()
+    connection = connect(hasty, b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
+    assert status_of_answer(connection) == 415
+    connection.sendall(b"[]")
+    assert rest(connection) == b""
+    assert 0.9 < time.monotonic() - began < 9
 
 
 def send_until_cut_off(connection: socket.socket, *texts: bytes) -> None:

@@ -153,7 +153,11 @@ class CollectorSettings(SettingsGroup, title="Collector", alias_generator=with_p
     ready_seconds: float = Field(
         5.0, ge=2, description="how long Kafka may acknowledge nothing before the collector rejects posts"
     )
-    body_seconds: float = Field(10.0, gt=0, description="how long a client may take to send a head or a body")
+    body_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="time for a client to send a head, a body or its rest after an early answer, or to read an answer",
+    )
     max_body_bytes: int = Field(1024**2, ge=2, le=64 * 1024**2, description="maximum bytes of a body as sent")
     max_unpacked_bytes: int = Field(4 * 1024**2, ge=2, le=64 * 1024**2, description="maximum bytes of a body, unpacked")
     max_events: int = Field(1000, ge=1, description="maximum number of events in a post")
