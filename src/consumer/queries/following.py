@@ -94,17 +94,19 @@ class Following:
                         self._found_nothing = self._newest
                     self._changed.notify_all()
                 if not self._at_once:
-                    self._ending.wait(max(self._every - (monotonic() - began), 0 if took else _NEWS_POLL_SECONDS))
+                    left = self._every - (monotonic() - began)
+                    self._wait(max(left, 0 if took else _NEWS_POLL_SECONDS), seen)
                 elif not took:
-                    self._wait_for_news(seen)
+                    self._wait(max(self._every, _NEWS_POLL_SECONDS), seen)
         except Exception as error:  # noqa: BLE001 - the application asks for any error
             with self._changed:
                 self._error = error
                 self._taking = False
                 self._changed.notify_all()
 
-    def _wait_for_news(self, seen: object) -> None:
-        end = monotonic() + max(self._every, _NEWS_POLL_SECONDS)
+    def _wait(self, seconds: float, seen: object) -> None:
+        """Wait, but no longer than until there is news, or `drain` waits for a look."""
+        end = monotonic() + seconds
         while self._news() == seen and self._found_nothing >= self._awaited and (left := end - monotonic()) > 0:
             if self._ending.wait(min(left, _NEWS_POLL_SECONDS)):
                 return

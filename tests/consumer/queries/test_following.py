@@ -145,6 +145,47 @@ def test_a_drain_during_a_look_that_takes_something_does_not_wait_for_the_trigge
         query.stop()
 
 
+@pytest.mark.parametrize("items", [0, 2], ids=["found nothing", "took something"])
+def test_a_drain_does_not_wait_for_the_trigger_of_a_query_that_keeps_it(bulletin: Bulletin, items: int) -> None:
+    work = Work(items)
+    query = following_of(bulletin, work.take, 600, at_once=False)
+    waiting = threading.Thread(target=query.drain, daemon=True)
+    try:
+        time.sleep(0.1)  # it waits for its second look
+        waiting.start()
+        waiting.join(60)
+        assert not waiting.is_alive()
+        assert work.taken == items
+        # Then, it keeps its trigger again.
+        work.left = 1
+        time.sleep(0.2)
+        assert work.left == 1
+    finally:
+        query.stop()
+
+
+def test_a_signal_ends_a_drain_that_always_finds_more(bulletin: Bulletin) -> None:
+    looks = threading.Semaphore(0)
+
+    def take() -> bool:
+        looks.release()
+        time.sleep(0.01)
+        return True
+
+    query = following_of(bulletin, take, 600, at_once=False)
+    waiting = threading.Thread(target=query.drain, daemon=True)
+    try:
+        waiting.start()
+        for _ in range(5):
+            assert looks.acquire(timeout=60)
+        assert waiting.is_alive()
+        bulletin.stop()
+        waiting.join(60)
+        assert not waiting.is_alive()
+    finally:
+        query.stop()
+
+
 def test_it_takes_nothing_more_when_it_shall_stop(work: Work, following: Following, bulletin: Bulletin) -> None:
     following.drain()
     bulletin.stop()
