@@ -154,8 +154,10 @@ class Monitor:
         """Return the name of a query that has ended while the application is running."""
         if self._available_now or self._bulletin is None or self._is_stopping:
             return ""
+        # A paused query ends long before the application if its followers have much to process.
+        paused = {query.name for query in self._queries if query.paused}
         try:
-            return next((name for name, running in self._running.items() if running.has_ended), "")
+            return next((name for name, each in self._running.items() if name not in paused and each.has_ended), "")
         except Exception:  # noqa: BLE001 - whatever Py4J raises
             return "Spark's JVM"
 

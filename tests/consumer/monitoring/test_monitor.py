@@ -363,7 +363,13 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
 
     query.paused = PausedError("too many units are bad.", "Decide.")
     assert answer(monitor, "/readyz") == ("503", '{"status": "paused: still"}')
-    query.paused = None
+    # It has ended, and the application waits for its followers: a restart would interrupt them, and pause again.
+    query.has_ended = True
+    for _ in range(10):
+        assert answer(monitor, "/healthz")[0] == "200"
+        time.sleep(0.05)
+    assert answer(monitor, "/readyz") == ("503", '{"status": "paused: still"}')
+    query.has_ended, query.paused = False, None
 
     # The lake is unavailable for a moment: the last look is shown, and the queries report nothing. Then for longer.
     before = monitor.metrics.looks.newest
