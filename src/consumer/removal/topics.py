@@ -84,7 +84,7 @@ def _messages(kafka: KafkaSettings, name: str, partitions: list[int]) -> Iterato
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:
-                    raise unavailable(kafka, name, error)
+                    raise unavailable(kafka, name, error, at=(message.partition(), message.offset()))
 
 
 def _is_in(condition: Condition, message: Message) -> bool:

@@ -192,9 +192,13 @@ def oldest_time(sent: Iterable[int]) -> datetime | None:
 
 
 def unavailable(
-    kafka: "KafkaSettings", topic: str, error: "KafkaError | None", problems: Iterable[str] = ()
+    kafka: "KafkaSettings",
+    topic: str,
+    error: "KafkaError | None",
+    problems: Iterable[str] = (),
+    at: tuple[int | None, int | None] = (None, None),
 ) -> UnavailableError:
-    """Return the error for a topic that cannot be used."""
+    """Return the error for a topic that cannot be used; `at` is where: partition and offset, if known."""
     from confluent_kafka import KafkaError as Kind
 
     code = error.code() if error else None
@@ -207,6 +211,13 @@ def unavailable(
         return UnavailableError(
             f"Kafka at {kafka.bootstrap_servers} does not let the user {kafka.sasl_username} use {topic}.",
             "Let the user describe the topic, and read from it or write to it.",
+        )
+    partition, offset = at
+    if error and offset is not None:
+        return UnavailableError(
+            f"Kafka at {kafka.bootstrap_servers} does not deliver the message at offset {offset:,} of partition "
+            f"{partition} of {topic}: {error.str().rstrip('.')}.",
+            "Check the brokers, and try again. If the message is damaged, see docs/kafka.md#damaged-messages.",
         )
     known = list(problems)
     if any("uthentication" in problem or "SASL" in problem for problem in known):

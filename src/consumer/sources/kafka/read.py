@@ -38,6 +38,21 @@ _FETCH = {
     "queued.min.messages": _MESSAGES_AT_ONCE,
     "fetch.queue.backoff.ms": 1,
 }
+_OF_THE_TOPIC = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+# The client connects again by itself, and then continues at the same offset.
+_PASSING = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+)
 
 
 @dataclass(frozen=True)
@@ -144,13 +159,12 @@ def _range(
             raise unavailable(kafka, part.topic, error.args[0], problems) from error
         messages = []
         for message in found:
-            if problem := message.error():
-                _check(problem, part, kafka)
-                # At the end of the partition, all messages before it have been read.
-                if problem.code() == KafkaError._PARTITION_EOF and message.offset() >= part.end:
-                    at = part.end
-            else:
+            if not message.error():
                 messages.append(message)
+            elif (message.offset() or 0) >= part.end:
+                at = part.end  # errors are in order: all messages before this one have been read
+            else:
+                _check(message, part, kafka)
         if messages:
             at = max(at, messages[-1].offset() + 1)
             yield from _read(messages, part, limits)
@@ -160,18 +174,19 @@ def _range(
             raise _why_not(part, kafka, problems)
 
 
-def _check(error: KafkaError, part: OffsetRange, kafka: KafkaSettings) -> None:
-    """Raise errors that waiting does not resolve."""
+def _check(message: Any, part: OffsetRange, kafka: KafkaSettings) -> None:
+    """Raise errors that waiting does not resolve.
+
+    After a message that is damaged, the client may continue with a later one.
+    """
+    error, offset = message.error(), message.offset()
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise _why_not(part, kafka, ())
-    if error.code() in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    ):
+    if error.code() in _OF_THE_TOPIC:
         raise unavailable(kafka, part.topic, error)
+    # Errors without an offset are about the consumer group, which is not used.
+    if offset is not None and error.code() not in _PASSING and not error.retriable():
+        raise unavailable(kafka, part.topic, error, at=(part.partition, offset))
 
 
 def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[str]) -> LakeproofError:

@@ -64,7 +64,7 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = end  # the remaining offsets have no message
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise unavailable(kafka, topic, error)
+                    raise unavailable(kafka, topic, error, at=(partition, message.offset()))
             if group:
                 patience = monotonic() + kafka.timeout_seconds
                 yield group
