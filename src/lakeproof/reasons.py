@@ -14,6 +14,7 @@ class Reason(StrEnum):
     CHANGED = "changed"  # the file was overwritten between listing and reading, so the listed content is lost
     ABSENT = "absent"  # removed before it was read, and given up with `consumer give-up`
     TOMBSTONE = "tombstone"  # a Kafka message without a value: it says that the record with its key was deleted
+    INVALID_HEADERS = "invalid_headers"  # a Kafka message with a header whose name is not UTF-8: no header can be read
     BATCH_TOO_LARGE = "batch_too_large"  # too large to read or keep; the content is only in the landed file
 
     RECORD_TOO_LARGE = "record_too_large"  # above `LAKE_MAX_RECORD_BYTES`; the content is only in the landed file
@@ -45,6 +46,7 @@ OF_BATCHES = WITHOUT_BYTES | {
     Reason.NOT_A_BATCH,
     Reason.CORRUPT_BATCH,
     Reason.UNDECODABLE,
+    Reason.INVALID_HEADERS,
     Reason.BATCH_TOO_LARGE,
 }
 """Reasons of whole batches; the others are of records."""

@@ -14,6 +14,7 @@ from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topi
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import send
+from tests.raw_headers import send_raw
 from tests.selection import first_by_default, grid
 from tests.servers import KafkaServer, free_port
 
@@ -72,6 +73,17 @@ def test_each_message_is_in_one_place(run: Run, kafka: KafkaServer, tmp_path: Pa
     totals = process.totals
     assert totals.messages == len(stream)
     assert (totals.kept, totals.late + totals.bad) == (len(rows), len(found))
+
+
+def test_a_message_whose_headers_cannot_be_read_is_set_aside(run: Run, kafka: KafkaServer, tmp_path: Path) -> None:
+    topic = kafka.new_topic()
+    send_raw(kafka, topic, HELLO, [(b"\xff", b"x")], key=b"k")
+    send(kafka, topic, [HELLO])
+    totals = run("dedupe", topic=topic, aside=tmp_path / "aside").totals
+    assert (totals.kept, totals.bad) == (1, 1)
+    (row,) = parquet(tmp_path / "aside")
+    found = (row["reason"], row["value"], row["_key"], row["_headers"])
+    assert found == ("invalid_headers", HELLO, b"k", None)
 
 
 def test_events_with_one_id_are_duplicates_if_their_times_are_not_further_apart_than_the_watermark(

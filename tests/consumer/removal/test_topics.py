@@ -1,6 +1,7 @@
 """The search of a topic for a person's data, and tombstones for its keys."""
 
 from tests.messages import messages, send
+from tests.raw_headers import send_raw
 from tests.servers import KafkaServer
 
 from consumer.removal.condition import Condition
@@ -21,3 +22,12 @@ def test_a_topic_whose_first_messages_are_gone_is_searched(kafka: KafkaServer) -
     assert messages(kafka, topic) == [1, 2, 3]
     again = forget_in_topic(settings, topic, PERSON, is_ours=True)
     assert (again.messages, again.tombstones) == (1, 0)
+
+
+def test_messages_whose_headers_cannot_be_read_are_searched_by_key_and_value(kafka: KafkaServer) -> None:
+    settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
+    topic = kafka.new_topic(cleanup_policy="compact")
+    for name in (b"karl", b"wanda"):
+        send_raw(kafka, topic, b'{"user_id": "%b"}' % name, [(b"\xff", b"x")], key=name)
+    found = forget_in_topic(settings, topic, PERSON, is_ours=True)
+    assert (found.messages, found.tombstones) == (1, 1)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from time import monotonic
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
-from consumer.sources.envelope import SMALL_BYTES, Envelope, Message, Messages
+from consumer.sources.envelope import SMALL_BYTES, Envelope, Headers, Message, Messages
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.client import client_properties
 from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
@@ -38,6 +39,10 @@ _FETCH = {
     "queued.min.messages": _MESSAGES_AT_ONCE,
     "fetch.queue.backoff.ms": 1,
 }
+_NO_HEADERS = "a header has a name that is not UTF-8, so none of the headers can be read"
+# The client returns a list although it has set an error. Only calls from C check for that, and raise a SystemError;
+# after `message.headers()`, Python would raise the error in a later call, whatever it is.
+_headers_of = methodcaller("headers")
 _OF_THE_TOPIC = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -136,7 +141,10 @@ def read_again(source: str, kafka: KafkaSettings, limits: Limits) -> Envelope:
     except MessagesLostError as error:
         return Envelope(None, source, None, (Reason.ABSENT, error.message))
     for each in found:
-        return Envelope(each.values[0], source, None) if isinstance(each, Messages) else each
+        if isinstance(each, Messages):
+            return Envelope(each.values[0], source, None)
+        # Only the value is judged again.
+        return replace(each, failure=None) if each.failure and each.failure[0] == Reason.INVALID_HEADERS else each
     return Envelope(None, source, None, (Reason.ABSENT, f"offset {at:,} has no message any more"))
 
 
@@ -218,15 +226,17 @@ def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[En
     prefix = f"{part.topic}/{part.partition}/"
     small: list[Any] = []
     values: list[bytes] = []
+    headers: list[Headers] = []
     for message in messages:
         if message.offset() >= part.end:
             break
-        value = message.value()
-        if value is None or len(value) > SMALL_BYTES:
-            yield _envelope(message, value, prefix, part.name, limits)
+        value, own = message.value(), _headers(message)
+        if value is None or len(value) > SMALL_BYTES or own is None:
+            yield _envelope(message, value, own, prefix, part.name, limits)
         else:
             small.append(message)
             values.append(value)
+            headers.append(own)
     if small:
         yield Messages(
             part=part.name,
@@ -235,21 +245,36 @@ def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[En
             landed_at=[_landed_at(*message.timestamp()) for message in small],
             values=values,
             keys=[message.key() for message in small],
-            headers=[message.headers() for message in small],
+            headers=headers,
         )
 
 
-def _envelope(message: Any, value: bytes | None, prefix: str, part: str, limits: Limits) -> Envelope:
+def _headers(message: Any) -> Headers | None:
+    """Return the headers of a message; None if the client cannot decode the name of one of them.
+
+    They can be asked for only once: after an error, the client returns a list without the names.
+    """
+    try:
+        return _headers_of(message) or ()
+    except (UnicodeDecodeError, SystemError):
+        return None
+
+
+def _envelope(
+    message: Any, value: bytes | None, headers: Headers | None, prefix: str, part: str, limits: Limits
+) -> Envelope:
     milliseconds = _landed_at(*message.timestamp())
     landed_at = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
     source = f"{prefix}{message.offset():0{OFFSET_DIGITS}}"
-    own = Message(part, message.key(), message.headers() or ())
+    own = Message(part, message.key(), headers or ())
+    also = f"; {_NO_HEADERS}" if headers is None else ""
     if value is None:
-        return Envelope(None, source, landed_at, (Reason.TOMBSTONE, "message has no value"), message=own)
+        return Envelope(None, source, landed_at, (Reason.TOMBSTONE, f"message has no value{also}"), message=own)
     if len(value) > limits.unpacked_bytes:
-        detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}"
+        detail = f"message has {len(value):,} bytes, but LAKE_MAX_UNPACKED_BYTES is {limits.unpacked_bytes:,}{also}"
         return Envelope(None, source, landed_at, (Reason.BATCH_TOO_LARGE, detail), message=own)
-    return Envelope(value, source, landed_at, message=own)
+    failure = (Reason.INVALID_HEADERS, _NO_HEADERS) if headers is None else None
+    return Envelope(value, source, landed_at, failure, message=own)
 
 
 def _landed_at(kind: int, milliseconds: int) -> int | None:

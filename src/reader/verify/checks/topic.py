@@ -29,7 +29,7 @@ from reader.verify.checks.sources import (
 )
 from reader.verify.findings import Finding, Status
 from reader.verify.landed.messages import Message, messages
-from reader.verify.landed.units import Units, find_units
+from reader.verify.landed.units import Units, find_units, whole_batch
 from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import difference, settle
 from reader.verify.tables.layers import marker_in
@@ -131,7 +131,7 @@ class _Recount:
             letters = self._letters.get((partition, offset), {})
             source = source_name(self._topic, partition, offset)
             sampled = self._sample.positions(source) if self._sample else frozenset()
-            found = _units(value, letters.keys() | sampled, self._limits)
+            found = _units(message, letters.keys() | sampled, self._limits)
             now, is_changed = self._tables.recovered.get(source, (found.count, False))
             counts.append((offset, now if found.whole or is_changed else found.count, message.label))
             told += [
@@ -158,9 +158,12 @@ class _Recount:
         self._sampled = (partition, end)
 
 
-def _units(value: bytes | None, wanted: AbstractSet[int], limits: Limits) -> Units:
+def _units(message: Message, wanted: AbstractSet[int], limits: Limits) -> Units:
+    value = message.value
     if value is None or len(value) > limits.unpacked_bytes:
         return Units(1, whole=True)
+    if not message.has_readable_headers:
+        return whole_batch(value, limits.record_bytes)
     if value[:1] == b"{" and not wanted:
         try:
             json.loads(value)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from time import monotonic
 from typing import Any
 
@@ -12,15 +13,22 @@ from lakeproof.settings import KafkaSettings
 
 _GROUP = 5_000
 _POLL_SECONDS = 0.5
+# The client returns a list although it has set an error, which Python notices only in a call from C: after
+# `message.headers()`, it would raise the error in a later call.
+_headers_of = methodcaller("headers")
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message: its offset, its bytes (None for a tombstone), and the SHA-256 of its key and headers."""
+    """A message: its offset, its bytes (None for a tombstone), and the SHA-256 of its key and headers.
+
+    Without readable headers, a message is not split, and its label is that of a message without headers.
+    """
 
     offset: int
     value: bytes | None
     label: str
+    has_readable_headers: bool = True
 
 
 def label_of(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
@@ -59,8 +67,9 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                 if error is None:
                     at = (message.offset() or 0) + 1
                     if at <= end:
-                        headers: Any = message.headers() or ()
-                        group.append(Message(at - 1, message.value(), label_of(message.key(), headers)))
+                        headers = _headers(message)
+                        label = label_of(message.key(), headers or ())
+                        group.append(Message(at - 1, message.value(), label, headers is not None))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = end  # the remaining offsets have no message
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
@@ -72,3 +81,11 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                 raise unavailable(kafka, topic, None)
     finally:
         consumer.close()
+
+
+def _headers(message: Any) -> Sequence[tuple[str, bytes | None]] | None:
+    """Return the headers of a message; None if the client cannot decode the name of one of them."""
+    try:
+        return _headers_of(message) or ()
+    except (UnicodeDecodeError, SystemError):
+        return None
