@@ -55,7 +55,7 @@ SCALARS: dict[PrimitiveType, Values] = {
     PrimitiveType.TIMESTAMP: st.integers(YEAR_1, YEAR_10000 - 1),
     PrimitiveType.DATE: st.dates(),
 }
-NAMES = st.text("abZ_", min_size=1, max_size=3)
+NAMES = st.text("abZ_", min_size=1, max_size=3) | st.sampled_from(["entry_0", "entry_1", "item_0", "text_0", "text_1"])
 
 
 @st.composite

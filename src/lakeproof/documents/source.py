@@ -85,7 +85,11 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            found = super().construct_object(node, deep)
+            return _with_whole_characters(found) if isinstance(found, str) else found
+        except UnicodeDecodeError:
+            problem = "half of a character: \\ud800 to \\udbff and \\udc00 to \\udfff come in pairs"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
         except ValueError as error:  # a number too long to be read
             raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
         except (AttributeError, KeyError, IndexError):  # PyYAML raises them for an explicit tag, like `!!bool x`
@@ -93,6 +97,14 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
 
+def _with_whole_characters(text: str) -> str:
+    r"""Join the halves of characters that are escaped as in JSON, like ``\ud83d\ude00``: PyYAML leaves them apart."""
+    if not _HALF.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 _AS_TEXT = {"tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in resolvers if tag not in _AS_TEXT]

@@ -214,7 +214,8 @@ class _Readings:
 
     def rows(self, sample: int | None) -> Iterator[pa.RecordBatch]:
         """Yield rows of bronze; each group has rows of a single version."""
-        fields = [field.name for field in self._newest.live]
+        # Also of dropped fields: rows may have been judged by a contract that had them.
+        fields = [field.name for field in self._newest.fields if not field.derived]
         columns = [*fields, RESCUED, SOURCE, POSITION, LANDED_AT, MICRO_BATCH_ID, CONTRACT_VERSION]
         for rows in read(self._found.bronze, columns, self._found.newest, sample):
             versions = rows.column(CONTRACT_VERSION)

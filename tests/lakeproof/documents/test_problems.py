@@ -187,3 +187,17 @@ def test_a_contract_is_utf_8(encoding: str) -> None:
         parse_contract(EVENTS.encode(encoding), "events.yaml")
     assert caught.value.hint == "Save the file as UTF-8."
     assert parse_contract(EVENTS.encode("utf-8-sig"), "events.yaml").stream == "events"
+
+
+@pytest.mark.parametrize("quoted", ['"\\ud83d\\ude00"', '"\\U0001F600"', "'\U0001f600'"])
+def test_characters_may_be_escaped_as_in_json(quoted: str) -> None:
+    text = EVENTS.replace("description: Who did it.", f"description: {quoted}\n        enum: [{quoted}]")
+    contract = parse_contract(text.encode(), "events.yaml")
+    (user,) = (field for field in contract if field.name == "user_id")
+    assert (user.description, user.allowed) == ("\U0001f600", ("\U0001f600",))
+
+
+def test_half_of_a_character_is_refused_where_it_is() -> None:
+    error = refusal(EVENTS.replace("description: Who did it.", 'description: "a \\ud83d b"'))
+    assert "half of a character" in error.message
+    assert '"a \\ud83d b"' in str(error)

@@ -283,6 +283,25 @@ def test_rows_are_judged_under_the_names_that_records_had(lake: Lake) -> None:
     assert moves(ask(lake, renamed)) == {("to_dead_letters", "", "unknown_field"): 1, ("stays", "", ""): 2}
 
 
+def test_values_of_dropped_fields_are_judged(lake_settings: Settings, tmp_path: Path) -> None:
+    """Whether the drop is applied or not."""
+    old = "{name: old, logicalType: string, deprecated: true}"
+    within = "{name: o, logicalType: object, properties: [{name: n, logicalType: string}, " + old + "]}"
+    before = contract_text(["{name: kind, logicalType: string}", old, within])
+    lake = Lake(lake_settings, tmp_path, before)
+    lake.apply()
+    lake.land(batch({"old": "z"}, {"o": {"old": "z"}}, {"o": {"n": "z"}}))
+    dropped = before.replace("version: 1.0.0", "version: 2.0.0").replace(
+        "deprecated: true", "customProperties: [{property: dropped, value: true}]"
+    )
+    expected = {("to_dead_letters", "", "unknown_field"): 2, ("stays", "", ""): 1}
+    assert moves(ask(lake, dropped)) == expected
+    lake.apply(dropped)
+    assert moves(ask(lake, dropped)) == expected
+    back = before.replace("version: 1.0.0", "version: 3.0.0").replace("deprecated: true", "enum: [a]")
+    assert moves(ask(lake, back)) == {("to_dead_letters", "", "not_allowed"): 2, ("stays", "", ""): 1}
+
+
 def test_what_the_columns_cannot_tell_is_said(lake_settings: Settings, tmp_path: Path) -> None:
     before = contract_text(
         [

@@ -132,7 +132,8 @@ class Book:
         for name in (names.bronze, names.dead_letters, names.attempts):
             column = booked.get(name)
             ledger = self.booked(catalog, names.ledger, column) if column else None
-            self.prove(catalog, name, self.reach, fields, booked=ledger)
+            # A field of the contract may have had the name of a column of the other tables.
+            self.prove(catalog, name, self.reach, fields if name == names.bronze else (), booked=ledger)
         self.tables = self.removals.whole()
         if self.since:
             of = self.proven

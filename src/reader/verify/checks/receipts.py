@@ -248,7 +248,7 @@ def _correlation_id(identity: str) -> str:
     """Return SQL of the correlation id of a bronze row, as docs/contracts/schema.md defines it."""
 
     def header(name: str) -> str:
-        return f"list_filter(_bronze.{HEADERS}, LAMBDA header: header.key = '{name}')[1].value"
+        return f"list_filter(_bronze.{HEADERS}, LAMBDA _header: _header.key = '{name}')[1].value"
 
     def digest(*lines: str) -> str:
         joined = r" || '\x0A'::BLOB || ".join(lines)

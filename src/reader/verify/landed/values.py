@@ -255,11 +255,11 @@ def _is_epoch(token: str, unit: TimeFormat, kept: int) -> bool:
 def _time(text: str, form: TimeForm) -> int:
     """Return the microseconds since 1970 of a timestamp in the format `form`."""
     is_date = form.format is TimeFormat.DATE
-    if not is_date and text[10] != (" " if " " in form.format else "T"):
+    if not is_date and text[10:11] != (" " if " " in form.format else "T"):
         raise ValueError(text)
-    local = datetime.fromisoformat(text) if form.format.may_lack_offset else None
-    if local is None or local.tzinfo:
+    if not form.format.may_lack_offset or any(mark in text[10:] for mark in "Z+-"):
         return _microseconds(text)
+    local = datetime.fromisoformat(text)
     zone = ZoneInfo(form.zone)
     found = _when_clocks_show(local, zone)
     if not found and is_date:  # the clock was put forward at midnight

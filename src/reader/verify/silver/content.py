@@ -69,13 +69,13 @@ def _value(kind: Type, value: str, depth: int, *, fill: bool = False) -> str:
         case DecimalType():
             return f"{value}::VARCHAR"
         case MapType():
-            entry = f"entry_{depth}"
+            entry = f"_entry_{depth}"
             inner = _value(kind.value, f"{entry}.value", depth + 1, fill=fill)
             entries = _struct({"key": f"{entry}.key", "value": inner})
             listed = f"list_sort([{entries} FOR {entry} IN map_entries({value})])"
             return f"coalesce({listed}, [])" if fill and isinstance(kind.value, ObjectType) else listed
         case ListType():
-            item = f"item_{depth}"
+            item = f"_item_{depth}"  # no field begins with an underscore
             listed = f"[{_value(kind.item, item, depth + 1, fill=fill)} FOR {item} IN {value}]"
             return f"coalesce({listed}, [])" if fill and isinstance(kind.item, ObjectType) else listed
         case ObjectType():

@@ -69,7 +69,7 @@ def _framed(kind: "IcebergType", declared: Type | None, value: str, depth: int) 
     text = _text(kind, declared, value, depth)
     if kind.is_primitive:
         return f"strlen({text}) || ':' || {text}"
-    framed = f"text_{depth}"  # a variable: the SQL of the text is long, and nested
+    framed = f"_text_{depth}"  # a variable: the SQL of the text is long, and nested; no field begins with an underscore
     return f"[strlen({framed}) || ':' || {framed} FOR {framed} IN [{text}]][1]"
 
 
@@ -81,12 +81,12 @@ def _text(kind: "IcebergType", declared: Type | None, value: str, depth: int) ->
             return f"CASE WHEN {value} IS NOT NULL THEN {_object(kind, declared, value, depth)} END"
         case types.ListType():
             item = declared.item if isinstance(declared, ListType) else None
-            each = f"item_{depth}"
+            each = f"_item_{depth}"
             inner = _framed(kind.element_type, item, each, depth + 1)
             return f"array_to_string([coalesce({inner}, '-') FOR {each} IN {value}], '')"
         case types.MapType():
             item = declared.value if isinstance(declared, MapType) else None
-            each = f"entry_{depth}"
+            each = f"_entry_{depth}"
             key = _framed(kind.key_type, None, f"{each}.key", depth + 1)
             inner = _framed(kind.value_type, item, f"{each}.value", depth + 1)
             pairs = f"[{key} || coalesce({inner}, '-') FOR {each} IN map_entries({value})]"

@@ -36,9 +36,10 @@ _WITH_REACH = (
 by partition alone would compare each unit with thousands of ranges."""
 _IS_BEYOND = "(reach IS NULL OR unit.place >= reach)"
 """SQL that is true if a unit is in no range of the ledger."""
+# With `pair` for `_pair`, a field `pair` of the contract would be read: fields do not begin with an underscore.
 _LABEL = (
     f"sha256(coalesce(hex({KEY}), '-') || '|' || array_to_string("
-    f"[hex(pair.key) || '=' || coalesce(hex(pair.value), '-') FOR pair IN coalesce({HEADERS}, [])], ','))"
+    f"[hex(_pair.key) || '=' || coalesce(hex(_pair.value), '-') FOR _pair IN coalesce({HEADERS}, [])], ','))"
 )
 _TRIES = 5
 _NAME = r"^(.+)/(\d+)/(\d{19})$"

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -22,7 +23,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.proofs import ProofKind
 from lakeproof.tables.expired import Expired
-from lakeproof.tables.names import EXPIRED, silver_tables
+from lakeproof.tables.names import EXPIRED, HEADERS, silver_tables
 from lakeproof.tables.schemas import (
     ensure_attempts,
     ensure_message_columns,
@@ -123,6 +124,17 @@ def outcomes(found: Result) -> dict[Outcome, int]:
 
 def faults(found: Result) -> dict[str, list[int]]:
     return {each.what: [int(name.rpartition("/")[2]) for name in each.details] for each in found.findings}
+
+
+def test_a_field_with_the_name_of_a_variable_does_not_change_correlation_ids() -> None:
+    columns = f"'1' AS id, [{{'key': 'client', 'value': 'shop'::BLOB}}] AS {HEADERS}"
+    sql = receipts_module._correlation_id("_bronze.id")
+    with duckdb.connect() as connection:
+        found = {
+            connection.execute(f"SELECT {sql} FROM (SELECT {columns}{more}) AS _bronze").fetchall()[0]
+            for more in ("", ", 'x' AS header", ", {'key': 'client', 'value': 'y'::BLOB} AS header")
+        }
+    assert len(found) == 1
 
 
 def test_each_outcome(lake: Lake, tmp_path: Path) -> None:

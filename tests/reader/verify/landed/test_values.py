@@ -26,7 +26,7 @@ from lakeproof.contracts import (
 )
 from lakeproof.judge.batch import Judge
 from lakeproof.tables.names import RESCUED
-from reader.verify.landed.values import Sample
+from reader.verify.landed.values import Sample, _time
 
 FIELDS: dict[str, Type] = {
     **{kind.value: kind for kind in PrimitiveType},
@@ -139,6 +139,17 @@ def test_a_rescued_integer_may_be_longer_than_python_reads() -> None:
 @pytest.mark.parametrize("unit", [b"[1]", b"{'a':1}", b"\xff", b"[" * 100_000])
 def test_a_unit_that_is_no_record_should_not_be_in_bronze(unit: bytes) -> None:
     assert differences(unit, judged(b"{}")) == ["unit 0 is in bronze, but it is not a JSON object"]
+
+
+@pytest.mark.parametrize("token", ['""', '"n/a"', '"12:30"'])
+def test_a_text_that_is_no_time_should_not_be_one_in_bronze(token: str) -> None:
+    row = judged(b'{"f_timestamp": "2026-11-21T12:30Z"}')
+    assert len(differences(f'{{"f_timestamp": {token}}}'.encode(), row)) == 1
+
+
+@pytest.mark.parametrize("form", [form for form in TimeFormat if form.startswith("yyyy-MM-dd'T'") and "XXX" in form])
+def test_a_time_in_the_year_before_the_first_may_be_in_that_in_utc(form: TimeFormat) -> None:
+    assert _time("0000-12-31T23:00:00-01:00", TimeForm(form)) == _time("0001-01-01T00:00:00Z", TimeForm(form))
 
 
 def test_a_difference_shows_both_values() -> None:

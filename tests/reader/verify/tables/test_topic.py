@@ -15,9 +15,10 @@ from lakeproof.tables.names import stream_tables
 from reader.connect import Session
 from reader.verify.checks.topic import Range, _gaps, _taken
 from reader.verify.findings import Status
+from reader.verify.landed.messages import label_of as message_label
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.replays import Replays
-from reader.verify.tables.topic import TablesOfTopic
+from reader.verify.tables.topic import TablesOfTopic, label_of
 
 TOPIC = "incoming"
 NAMES = stream_tables("events")
@@ -72,6 +73,16 @@ def session_of(ranges: Sequence[Range], rows: Sequence[int], letters: Sequence[i
             [letters],
         )
         yield Planned(connection, [])
+
+
+def test_fields_of_a_contract_do_not_change_the_label_of_a_row() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE rows AS SELECT 'k'::BLOB AS _key, [{'key': 'h', 'value': 'v'::BLOB}] AS _headers, "
+            "{'key': 'x'::BLOB, 'value': 'y'::BLOB} AS pair"
+        )
+        sql = label_of(Session(connection, []), "rows")
+        assert connection.execute(f"SELECT {sql} FROM rows").fetchall() == [(message_label(b"k", [("h", b"v")]),)]
 
 
 def tables_of(session: Session, proven: int = 0, accounted: Callable[[], Offsets] = lambda: START) -> TablesOfTopic:
