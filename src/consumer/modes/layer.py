@@ -27,7 +27,7 @@ from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
 from consumer.modes.kept import Keys, Progress, decide, follow, write_keys
 from consumer.modes.plan import Micros, ModePlan, next_end, tasks_between
 from consumer.modes.sinks import Folder, window_messages
-from consumer.modes.tasks import Piece, Work, judge, write_kept
+from consumer.modes.tasks import Mask, Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.sources.kafka.read import MessagesLostError
 from consumer.spreading import ResultT, attempted, succeeded
@@ -131,7 +131,7 @@ class ModeLayer(Layer[ModePlan]):
             pieces = _checked(read.map(_head).collect())
             kept = self._decide(pieces, plan)
             if has_rows:
-                masks = [(len(mask), np.packbits(mask).tobytes()) for mask in kept]
+                masks = [Mask.of(*each) for each in zip(pieces, kept, strict=True)]
                 yield lambda: _checked(read.map(attempted(partial(write_kept, work, masks))).collect())
         finally:
             if has_rows:

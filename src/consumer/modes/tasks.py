@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,20 @@ class Piece:
     bad: int = 0
     late: int = 0
     newest: Micros | None = None  # the greatest time of an event, none later than the micro-batch
+    digest: bytes = b""  # hash of the offsets of the rows, in order
+
+
+class Mask(NamedTuple):
+    """The rows of a piece that are kept, by their position."""
+
+    rows: int
+    bits: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, piece: Piece, kept: Any) -> Self:
+        """Return the mask of a piece; `kept` has a boolean for each event."""
+        return cls(len(kept), np.packbits(kept).tobytes(), piece.digest)
 
 
 def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
@@ -59,20 +74,21 @@ def judge(work: Work, index: int, parts: Sequence[OffsetRange]) -> Piece:
         events.add(found)
     aside.close()
     newest = max((min(time, work.at) for time in events.times), default=None)
-    return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest)
+    return Piece(index, events.table(), events.rows(), aside.bad, aside.late, newest, events.digest())
 
 
-def write_kept(work: Work, kept: Sequence[tuple[int, bytes]], piece: Piece) -> None:
-    """Write the rows of a piece whose bits are set in its item of `kept`, which begins with their number."""
+def write_kept(work: Work, kept: Sequence[Mask], piece: Piece) -> None:
+    """Write the rows of a piece whose bits are set in its item of `kept`."""
     table = KEPT.empty_table() if piece.rows is None else piece.rows
-    count, bits = kept[piece.index]
-    if table.num_rows != count:  # an executor was lost, and the messages were read again
+    mask = kept[piece.index]
+    # An executor was lost, and the messages were read again. As many of them are not always the same ones.
+    if table.num_rows != mask.rows or piece.digest != mask.digest:
         raise UnavailableError(
             f"Messages of {work.mode.topic} changed while a micro-batch was processed: the topic was compacted.",
             "Run the consumer again, to repeat the micro-batch.",
         )
-    mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=count).astype(bool)
-    rows = table.filter(pa.array(mask))
+    bits = np.unpackbits(np.frombuffer(mask.bits, np.uint8), count=mask.rows).astype(bool)
+    rows = table.filter(pa.array(bits))
     mode = work.mode
     if mode.parquet:
         Folder(mode.parquet, work.s3).write("part", work.number, f"{piece.index:04}", rows)
@@ -158,6 +174,10 @@ class _Events:
             "value": pa.array([message.value for message in self._messages], pa.binary()).cast(pa.string()),
         }
         return pa.table(columns | _of_messages(self._messages), schema=KEPT)
+
+    def digest(self) -> bytes:
+        """Return a hash of the offsets of the rows, in order."""
+        return blake2b("\n".join(message.source for message in self._messages).encode(), digest_size=16).digest()
 
 
 @dataclass

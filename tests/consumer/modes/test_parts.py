@@ -15,7 +15,7 @@ from consumer.modes.checkpoint import Checkpoint, Commit, pinned
 from consumer.modes.kept import KeyFile, Keys, Progress, decide, follow, read_keys, write_keys
 from consumer.modes.plan import ModePlan, next_end, tasks_between
 from consumer.modes.sinks import KEPT, Folder
-from consumer.modes.tasks import Piece, Work, write_kept
+from consumer.modes.tasks import Mask, Piece, Work, write_kept
 from consumer.modes.windows import AMOUNT, OPEN, as_final, merged, split_final, touched, windows_of
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.modes import ModeName, mode_of
@@ -154,7 +154,7 @@ def test_a_piece_that_was_read_again_with_other_messages_is_not_written(tmp_path
     settings = settings_of({"LAKE_HOME": tmp_path, "LAKE_DEDUPE_PARQUET": str(tmp_path / "kept")})
     mode = mode_of(ModeName.DEDUPE, settings)
     work = Work(mode, 0, None, 0, settings.kafka, settings.limits, settings.s3)
-    kept = [(2, np.packbits([False, True]).tobytes())]
+    kept = [Mask(2, np.packbits([False, True]).tobytes(), b"")]
     whole = pa.table({name: pa.nulls(2, kind) for name, kind in zip(KEPT.names, KEPT.types, strict=True)}, KEPT)
     write_kept(work, kept, Piece(0, rows=whole))
     (written,) = (tmp_path / "kept").iterdir()

@@ -110,8 +110,10 @@ def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostErro
     )
 
 
-def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits) -> Iterator[Envelope | Messages]:
-    """Yield the messages of ranges of offsets.
+def envelopes(
+    parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits, *, in_order: bool = True
+) -> Iterator[Envelope | Messages]:
+    """Yield the messages of ranges of offsets, in the order of the offsets unless a caller needs no order.
 
     Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
     """
@@ -128,7 +130,8 @@ def envelopes(parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits
                 yield _given_up(part)
                 start = min(part.first, part.end)
             if start < part.end:
-                yield from _range(consumer, part, start, kafka, limits, problems)
+                for messages in _range(consumer, part, start, kafka, problems):
+                    yield from _read(messages, part, limits, in_order=in_order)
 
 
 def read_again(source: str, kafka: KafkaSettings, limits: Limits) -> Envelope:
@@ -153,9 +156,9 @@ def _range(
     part: OffsetRange,
     start: int,
     kafka: KafkaSettings,
-    limits: Limits,
     problems: list[str],
-) -> Iterator[Envelope | Messages]:
+) -> Iterator[list[Any]]:
+    """Yield the messages that the client returns at once: how many they are depends on its prefetching."""
     consumer.assign([TopicPartition(part.topic, part.partition, start)])
     give_up_at = monotonic() + kafka.timeout_seconds
     at = start
@@ -175,7 +178,7 @@ def _range(
                 _check(message, part, kafka)
         if messages:
             at = max(at, messages[-1].offset() + 1)
-            yield from _read(messages, part, limits)
+            yield messages
             give_up_at = monotonic() + kafka.timeout_seconds
             problems.clear()
         elif at < part.end and monotonic() > give_up_at:
@@ -221,8 +224,11 @@ def _given_up(part: OffsetRange) -> Envelope:
     return Envelope(b"", source, None, (Reason.ABSENT, detail), message=Message(part.name, None, ()))
 
 
-def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[Envelope | Messages]:
-    """Yield the small messages of a range as columns, and all others as envelopes."""
+def _read(messages: list[Any], part: OffsetRange, limits: Limits, *, in_order: bool) -> Iterator[Envelope | Messages]:
+    """Yield small messages as columns, and all others as envelopes; without order, all small ones together at the end.
+
+    Without order, the result depends on how many messages the client has returned at once.
+    """
     prefix = f"{part.topic}/{part.partition}/"
     small: list[Any] = []
     values: list[bytes] = []
@@ -232,21 +238,28 @@ def _read(messages: list[Any], part: OffsetRange, limits: Limits) -> Iterator[En
             break
         value, own = message.value(), _headers(message)
         if value is None or len(value) > SMALL_BYTES or own is None:
+            if small and in_order:
+                yield _together(small, values, headers, prefix, part.name)
+                small, values, headers = [], [], []
             yield _envelope(message, value, own, prefix, part.name, limits)
         else:
             small.append(message)
             values.append(value)
             headers.append(own)
     if small:
-        yield Messages(
-            part=part.name,
-            prefix=prefix,
-            offsets=[message.offset() for message in small],
-            landed_at=[_landed_at(*message.timestamp()) for message in small],
-            values=values,
-            keys=[message.key() for message in small],
-            headers=headers,
-        )
+        yield _together(small, values, headers, prefix, part.name)
+
+
+def _together(small: list[Any], values: list[bytes], headers: list[Headers], prefix: str, part: str) -> Messages:
+    return Messages(
+        part=part,
+        prefix=prefix,
+        offsets=[message.offset() for message in small],
+        landed_at=[_landed_at(*message.timestamp()) for message in small],
+        values=values,
+        keys=[message.key() for message in small],
+        headers=headers,
+    )
 
 
 def _headers(message: Any) -> Headers | None:
