@@ -12,7 +12,8 @@ Plans and commits are created, never replaced: of two consumers with one checkpo
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from consumer.modes.plan import Micros, ModePlan
 from consumer.modes.sinks import as_parquet
 from lakeproof.contracts import ISO_8601
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.modes import Mode
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.settings import S3Settings
@@ -31,6 +32,7 @@ from lakeproof.storage import open_storage
 from lakeproof.storage.errors import FileAbsentError
 
 FORMAT = 1
+_IDENTITY = "mode.json"
 # Number of older plans and commits to keep: for the rate in `consumer status`, and for people.
 _KEPT = 20
 
@@ -107,7 +109,7 @@ class Checkpoint:
     def identity(self) -> Identity | None:
         """Read the identity; None for a new checkpoint."""
         try:
-            found = json.loads(self._storage.read(f"{self.root}/mode.json"))
+            found = json.loads(self._storage.read(f"{self.root}/{_IDENTITY}"))
             if found["format"] != FORMAT:
                 raise self._unusable()
             return Identity(found["id"], found["topic_id"], Offsets.parse(found["start"]), found["pinned"])
@@ -119,10 +121,18 @@ class Checkpoint:
             raise self._unusable() from error
 
     def create(self, mode: Mode, topic_id: str, start: Offsets) -> Identity:
-        """Create the checkpoint, and record its identity."""
+        """Create the checkpoint, and record its identity.
+
+        Refuse a folder below or above another checkpoint: an older version would remove files of the inner one.
+        """
+        if other := next(self._nested(), None):
+            raise UsageError(
+                f"The checkpoints {self.root} and {other} are nested.",
+                "Use a folder that is neither below nor above another checkpoint.",
+            )
         made = Identity(uuid.uuid4().hex, topic_id, start, pinned(mode))
         text = asdict(made) | {"format": FORMAT, "start": str(start)}
-        self._write_new("mode.json", json.dumps(text, indent=2).encode())
+        self._write_new(_IDENTITY, json.dumps(text, indent=2).encode())
         return made
 
     def check(self, identity: Identity, mode: Mode, topic_id: str) -> None:
@@ -189,18 +199,33 @@ class Checkpoint:
     def tidy(self, commit: Commit) -> None:
         """Remove files of the state that are not valid after a commit, and old plans and commits."""
         wanted = {*commit.keys, commit.windows}
-        for file in list(self._storage.list()):
-            *_, folder, name = file.uri.split("/")
-            number = name.removesuffix(".json")
-            if (folder == "state" and name.endswith(".parquet") and name not in wanted) or (
-                folder in ("plans", "commits") and number.isdecimal() and int(number) < commit.number - _KEPT
-            ):
-                self._storage.remove(file.uri)
+        names = [name for name in self._names("state") if name.endswith(".parquet") and name not in wanted]
+        old = [f"state/{name}" for name in names]
+        for folder in ("plans", "commits"):
+            old += [f"{folder}/{number}.json" for number in self._numbers(folder) if number < commit.number - _KEPT]
+        for name in old:
+            self._storage.remove(f"{self.root}/{name}")
+
+    def _names(self, folder: str) -> Iterator[str]:
+        """Return the names in a folder of this checkpoint: there may be another checkpoint below it."""
+        return self._storage.names(f"{self.root}/{folder}")
 
     def _numbers(self, folder: str) -> list[int]:
-        names = (file.uri.split("/")[-2:] for file in self._storage.list())
-        found = [name.removesuffix(".json") for place, name in names if place == folder]
-        return [int(name) for name in found if name.isdecimal()]
+        names = (name.removesuffix(".json") for name in self._names(folder) if name.endswith(".json"))
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _nested(self) -> Iterator[str]:
+        """Yield checkpoints in folders above and below."""
+        scheme, _, path = self.root.partition("://")
+        while path := path.rpartition("/")[0]:
+            folder = f"{scheme}://{path}"
+            with suppress(UnavailableError):  # a key may have access only to the folder of the checkpoint
+                if self._storage.stat(f"{folder}/{_IDENTITY}"):
+                    yield folder
+        for file in self._storage.list():
+            folder, _, name = file.uri.rpartition("/")
+            if name == _IDENTITY:
+                yield folder
 
     def _write_new(self, name: str, data: bytes) -> None:
         try:

@@ -34,6 +34,10 @@ class Storage(Protocol):
         """
         ...
 
+    def names(self, folder: str) -> Iterator[str]:
+        """List the names of the files in a folder, spelled as in URIs, without those of its sub-folders."""
+        ...
+
     def stat(self, uri: str) -> StoredFile | None:
         """Return the metadata of one file; None if it does not exist."""
         ...

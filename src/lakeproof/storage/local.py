@@ -91,6 +91,11 @@ class LocalStorage:
         self._turn = start + _OLDER_AT_ONCE
         yield from older[start : self._turn]
 
+    def names(self, folder: str) -> Iterator[str]:
+        """List the names in one folder; see the protocol."""
+        files, _ = _scan(str(local_path(folder)), self._folder)
+        return (file.uri.rpartition("/")[2] for file in files)
+
     def stat(self, uri: str) -> StoredFile | None:
         """Look at one file; see the protocol."""
         path = local_path(uri)

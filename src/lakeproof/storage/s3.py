@@ -123,6 +123,17 @@ class S3Storage:
         """List the objects whose keys sort after `after`."""
         return self._list(self._key(after or ""))
 
+    def names(self, folder: str) -> Iterator[str]:
+        """List the names in one folder; see the protocol."""
+        prefix = f"{self._key(folder)}/"
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix, Delimiter="/"
+        )
+        with _asking(f"Cannot list {folder}/"):
+            for page in pages:
+                # The prefix itself may be there, as a marker of an empty folder.
+                yield from filter(None, (item["Key"].removeprefix(prefix) for item in page.get("Contents", ())))
+
     def stat(self, uri: str) -> StoredFile | None:
         """Look at one object; see the protocol."""
         try:

@@ -103,6 +103,14 @@ def test_siblings_of_the_root_are_not_listed(storage, root, name_of, request):
     assert [file.uri for file in storage.list()] == [name_of("a")]
 
 
+def test_names_are_those_of_one_folder(storage, root, name_of):
+    assert list(storage.names(f"{root}/plans")) == []
+    for name in ("plans/2.json", "plans/1 %.json", "plans/inner/plans/3.json", "plans-other/4.json", "5.json"):
+        storage.write_new(name_of(name), b"1")
+    assert sorted(storage.names(f"{root}/plans")) == [name_of("1 %.json").rpartition("/")[2], "2.json"]
+    assert list(storage.names(root)) == ["5.json"]
+
+
 @pytest.mark.s3
 def test_s3_lists_more_than_a_page_in_order_and_from_a_key(bucket, s3_settings):
     from lakeproof.storage.s3 import s3_client
