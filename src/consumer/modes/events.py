@@ -57,7 +57,9 @@ def parser(fields: Fields, form: TimeForm = ISO_8601) -> Callable[[bytes], Event
     model = msgspec.defstruct("Fields", list(types.items()), rename=names)
     kinds = {names[name]: kind for name, kind in types.items()}
     decode: Callable[[bytes], Any] = msgspec.json.Decoder(model).decode
-    quoted = [json.dumps(field).encode() for field in names.values()]
+    quoted = [json.dumps(field, ensure_ascii=False).encode() for field in names.values()]
+    # Escape sequences by which one of the names can be spelled in another way: they have no quotes and backslashes.
+    escapes = [b"\\u", b"\\/"] if any("/" in field for field in names.values()) else [b"\\u"]
     of_user = fields.user_id is not None
 
     def parse(value: bytes) -> Event:
@@ -70,9 +72,8 @@ def parser(fields: Fields, form: TimeForm = ISO_8601) -> Callable[[bytes], Event
             if bad.reason is Reason.MISSING_FIELD and bad.detail.startswith(f"{fields.user_id}:"):
                 bad.detail += ": each window is of one user"
             raise bad from error
-        for name in quoted:
-            if value.count(name) > 1:
-                _check_keys(value, names.values())
+        if any(value.count(name) > 1 for name in quoted) or any(escape in value for escape in escapes):
+            _check_keys(value, names.values())
         if not found.event_id:
             raise BadMessageError(Reason.WRONG_LENGTH, f"{fields.event_id}: expected an id, got an empty string")
         time = _read(fields.event_time, read_time, found.event_time)
@@ -158,9 +159,12 @@ def _check_keys(value: bytes, fields: Any) -> None:
         return [key for key, _ in pairs]
 
     try:
-        found = json.loads(value, object_pairs_hook=keys)
-    except (RecursionError, ValueError) as error:  # ValueError: a number with thousands of digits
-        raise BadMessageError(Reason.MALFORMED_RECORD, "not valid JSON, or a number has too many digits") from error
+        # Numbers stay text: Python converts no integers of thousands of digits.
+        found = json.loads(value, object_pairs_hook=keys, parse_int=str, parse_float=str)
+    except RecursionError as error:  # the two parsers need not allow the same depth
+        raise BadMessageError(Reason.TOO_DEEP, "nested too deeply") from error
+    except ValueError as error:
+        raise BadMessageError(Reason.MALFORMED_RECORD, "not valid JSON") from error
     for field in fields:
         if found.count(field) > 1:
             raise BadMessageError(Reason.DUPLICATE_KEY, f"{field}: the object has it twice")

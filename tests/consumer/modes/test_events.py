@@ -103,6 +103,41 @@ def test_an_object_within_may_have_a_field_of_the_same_name() -> None:
     assert parser(DEDUPE)(text).id == "1"
 
 
+def test_a_long_number_is_no_reason_to_refuse_such_an_object() -> None:
+    """Python converts no integers of more than 4,300 digits. Nobody asks it to."""
+    text = b'{"x":%s,"inner":{"eventId":"9"},"eventId":"1","eventTime":"2024-01-01T00:00:00Z"}'
+    for number in (b"1" * 5_000, b"1" * 5_000 + b".5", b"1e5000"):
+        assert parser(DEDUPE)(text % number).id == "1"
+    with pytest.raises(BadMessageError) as caught:
+        parser(DEDUPE)((text % (b"1" * 5_000)).replace(b'"x"', b'"eventId":"2","x"'))
+    assert caught.value.reason == "duplicate_key"
+
+
+def spellings(text: str) -> st.SearchStrategy[bytes]:
+    """Draw a JSON string for a text: each character as it is, or as an escape sequence."""
+
+    def of(character: str) -> st.SearchStrategy[str]:
+        units = character.encode("utf-16-be")
+        escaped = "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+        plain = json.dumps(character, ensure_ascii=False)[1:-1]
+        others = [plain, escaped, escaped.replace("\\u", "\0").upper().replace("\0", "\\u")]
+        return st.sampled_from([*others, "\\/"] if character == "/" else others)
+
+    return st.tuples(*map(of, text)).map(lambda found: f'"{"".join(found)}"'.encode())
+
+
+@given(st.data())
+@pytest.mark.parametrize("field", ["eventId", "ä", "a/b", "😀"])
+def test_a_field_is_a_duplicate_in_any_spelling(field: str, data: st.DataObject) -> None:
+    first, second = data.draw(spellings(field)), data.draw(spellings(field))
+    read = parser(Fields(field, "eventTime"))
+    rest = b'"eventTime":"2024-01-01T00:00:00Z"'
+    with pytest.raises(BadMessageError) as caught:
+        read(b'{%b:"1",%b,%b:"2"}' % (first, rest, second))
+    assert (caught.value.reason, caught.value.detail) == ("duplicate_key", f"{field}: the object has it twice")
+    assert read(b'{%b:"1",%b,"other":%b}' % (first, rest, second)) == Event("1", TIME)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
