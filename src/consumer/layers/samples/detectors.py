@@ -77,7 +77,10 @@ class FastChange(Detects):
 
 
 class Stuck(Detects):
-    """A value does not change: too many readings in a row are equal. Reported once, until it changes."""
+    """A value does not change: enough readings within a time, all equal.
+
+    Reported when this begins to hold; again for the same value if it did not hold in between, as after a pause.
+    """
 
     def __init__(self, stuck: StuckValue) -> None:
         self._readings = stuck.readings

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.consumer.layers.samples import model
@@ -78,6 +79,14 @@ def test_a_stuck_value_is_noticed_once_until_it_changes() -> None:
     # The other value is within 10 seconds until 15 s.
     assert [detector.feed(at(second)) for second in range(6, 16)] == [None] * 10
     assert detector.feed(at(16)) == Anomaly(Detector.STUCK_VALUE, at(16), 16 * SECOND)
+
+
+@pytest.mark.parametrize("later", [(20, 21, 22), (9, 15, 21, 22)])
+def test_a_stuck_value_is_noticed_again_after_a_time_with_few_readings(later: tuple[int, ...]) -> None:
+    """The device pauses, or sends too rarely for a while."""
+    detector = Stuck(StuckValue(3, seconds(10)))
+    found = [detector.feed(at(second)) for second in (0, 1, 2, 3, *later)]
+    assert [each.detected_at // SECOND for each in found if each] == [2, 22]
 
 
 def test_readings_exactly_as_far_apart_as_the_time_are_stuck() -> None:
