@@ -83,7 +83,7 @@ class Lake:
             booking = _booking(file, sum(map(len, good)), [unit for each in bad for unit in each.reasons.to_pylist()])
             booking["content_hash"] = envelope.content_hash
             booking |= {"landed_at": at, "_ingested_at": at}
-            ledger.append(booking | {"micro_batch_id": micro_batch} | _drift(self.contract.drift, good))
+            ledger.append(booking | {"micro_batch_id": micro_batch} | drift_of(self.contract.drift, good))
         for name, parts in tables.items():
             self.catalog.load_table(name).append(pa.concat_tables(parts))
         self._append(LEDGER, ledger)
@@ -132,7 +132,8 @@ def _letters(bad: Bad) -> pa.Table:
     return pa.Table.from_pydict(columns)
 
 
-def _drift(policy: DriftPolicy, good: list[Good]) -> Row:
+def drift_of(policy: DriftPolicy, good: list[Good]) -> Row:
+    """Return the columns of the ledger that count the drifted values of a source."""
     if policy is DriftPolicy.FREEZE:
         return {}
     counts = Counter(codes for each in good if each.drift is not None for codes in each.drift.flatten().to_pylist())

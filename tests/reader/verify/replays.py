@@ -7,13 +7,14 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from tests.messages import send
+from tests.reader.verify.lake import drift_of
 from tests.servers import KafkaServer
 
 from consumer.iceberg.marker import Committed, Marker, property_of
@@ -21,9 +22,11 @@ from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
 from lakeproof.judge.batch import Judge
+from lakeproof.judge.judged import Good, Judged
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded, record_topic
 from lakeproof.kafka.topic import Topic
+from lakeproof.reasons import Reason
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_attempts, ensure_message_columns, ensure_tables
@@ -204,37 +207,41 @@ class TopicLake(Tables):
         record_topic(self.catalog, "events", Recorded(topic_id, Offsets(self.topic)))
         self._kafka = kafka
         self._ends = {0: 0, 1: 0}
+        self._micro_batches = 0
 
     def land(self, values: dict[int, list[bytes]], key: bytes = b"k") -> None:
-        """Send messages to partitions, and consume them as one micro-batch, the first of the lake."""
+        """Send messages to partitions, and consume them as one micro-batch."""
         judge = Judge(self.contract, self.settings.limits)
         headers = [("trace", b"\xff"), ("trace", None)]
         told = {"_key": key, "_headers": [{"key": name, "value": value} for name, value in headers]}
-        own = {"_micro_batch_id": 0, "_landed_at": NOON, "_ingested_at": NOON, "_contract_version": "1.1.0"} | told
+        number, begin = self._micro_batches, str(Offsets.of(self.topic, self._ends))
+        own = {"_micro_batch_id": number, "_landed_at": NOON, "_ingested_at": NOON, "_contract_version": "1.1.0"} | told
         made: dict[str, list[Row]] = {TABLES.bronze: [], TABLES.dead_letters: [], TABLES.ledger: []}
         for partition, batches in values.items():
             send(self._kafka, self.topic, batches, partition, key, list(headers))
             dead: Counter[str] = Counter()
-            bronze = 0
-            for offset, value in enumerate(batches):
+            landed: list[Good] = []
+            first = self._ends[partition]
+            for offset, value in enumerate(batches, first):
                 place = own | {"_source": source_name(self.topic, partition, offset)}
-                for judged in judge.judge(value):
+                for judged in self._judged(judge, value):
                     good, bad = judged.good, judged.bad
+                    landed.append(good)
                     rows = zip(good.values.to_pylist(), good.positions.to_pylist(), strict=True)
-                    found = [row | place | {"_position": position} for row, position in rows]
-                    made[TABLES.bronze] += found
-                    bronze += len(found)
+                    made[TABLES.bronze] += [row | place | {"_position": position} for row, position in rows]
                     letters = zip(bad.reasons.to_pylist(), bad.raw.to_pylist(), bad.positions.to_pylist(), strict=True)
                     for reasons, raw, position in letters:
                         letter = {"reasons": reasons, "raw": raw, "_position": position, "_attempt": 1}
                         made[TABLES.dead_letters].append(letter | place)
                         dead[codes(reasons)] += 1
+            bronze = sum(map(len, landed))
+            self._ends[partition] += len(batches)
             made[TABLES.ledger].append(
                 {
-                    "source": source_name(self.topic, partition, 0),
+                    "source": source_name(self.topic, partition, first),
                     "size": len(batches),
-                    "etag": str(len(batches)),
-                    "micro_batch_id": 0,
+                    "etag": str(self._ends[partition]),
+                    "micro_batch_id": number,
                     "checkpoint_id": "test",
                     "units": bronze + dead.total(),
                     "bronze": bronze,
@@ -242,11 +249,17 @@ class TopicLake(Tables):
                     "_ingested_at": NOON,
                     "_contract_version": "1.1.0",
                 }
+                | drift_of(self.contract.drift, landed)
             )
-            self._ends[partition] = len(batches)
         for name, rows in made.items():
             self.append(name, *rows)
         end = str(Offsets.of(self.topic, self._ends))
-        marker = Committed(Marker("test", 0, self.contract.digest, str(Offsets(self.topic)), end), 0, 1)
+        marker = Committed(Marker("test", number, self.contract.digest, begin, end), 0, 1)
         with self.catalog.load_table(TABLES.ledger).transaction() as transaction:
             transaction.set_properties({property_of(bronze_query("events")): marker.as_text()})
+        self._micro_batches += 1
+
+    def _judged(self, judge: Judge, value: bytes) -> Iterator[Judged]:
+        if len(value) > self.settings.limits.unpacked_bytes:
+            return judge.refuse(Reason.BATCH_TOO_LARGE, "too large", None)
+        return judge.judge(value)

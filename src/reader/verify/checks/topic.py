@@ -117,6 +117,7 @@ class _Recount:
         self._tables = tables
         self._topic = topic
         self._letters: Letters = tables.letters()
+        self._too_large = tables.too_large()
         self._compared = compared
         self._sample: Sample | None = None
         self._sampled = (-1, 0)  # partition, and the offset before which the sample is complete
@@ -126,24 +127,37 @@ class _Recount:
         """Count the units of messages; return texts about differences in the tables."""
         counts, told = [], []
         self._find_rows(partition, group)
+        whole = self._whole(partition, group)
         for message in group:
-            offset, value = message.offset, message.value
+            offset = message.offset
             letters = self._letters.get((partition, offset), {})
             source = source_name(self._topic, partition, offset)
             sampled = self._sample.positions(source) if self._sample else frozenset()
-            found = _units(message, letters.keys() | sampled, self._limits)
+            found = _units(message, letters.keys() | sampled, self._limits.record_bytes, is_whole=offset in whole)
             now, is_changed = self._tables.recovered.get(source, (found.count, False))
             counts.append((offset, now if found.whole or is_changed else found.count, message.label))
             told += [
                 f"the dead letter of unit {position} of offset {offset:,} differs from the message"
                 for position, hashes in letters.items()
-                if position < found.count and set(hashes) != {_hash(value, found, position)}
+                if _is_other(message, found, position, hashes)
             ]
             if self._sample and sampled:
                 differences = self._sample.differences(source, found.picked, self._discarded)
                 told += [f"offset {offset:,}: {text}" for text in differences]
         self._tables.expect(partition, counts)
         return told
+
+    def _whole(self, partition: int, group: Sequence[Message]) -> AbstractSet[int]:
+        """Return the offsets of messages that count as one unit, since they are too large to be split.
+
+        The limit may have been different when a message was judged: the tables decide, if they have the message.
+        """
+        most, letters = self._limits.unpacked_bytes, self._too_large
+        large = {each.offset for each in group if each.value is not None and len(each.value) > most}
+        kept = {each.offset for each in group if letters.get((partition, each.offset))} if letters else set()
+        # A replay has split a message whose dead letter is closed, and its units are known.
+        unknown = {offset for offset in large if (partition, offset) not in letters}
+        return kept | (large - self._tables.having_rows(partition, unknown) if unknown else large)
 
     def _find_rows(self, partition: int, group: Sequence[Message]) -> None:
         """Find the bronze rows to compare with these messages and with some that follow."""
@@ -158,12 +172,12 @@ class _Recount:
         self._sampled = (partition, end)
 
 
-def _units(message: Message, wanted: AbstractSet[int], limits: Limits) -> Units:
+def _units(message: Message, wanted: AbstractSet[int], most: int, *, is_whole: bool) -> Units:
     value = message.value
-    if value is None or len(value) > limits.unpacked_bytes:
+    if value is None or is_whole:
         return Units(1, whole=True)
     if not message.has_readable_headers:
-        return whole_batch(value, limits.record_bytes)
+        return whole_batch(value, most)
     if value[:1] == b"{" and not wanted:
         try:
             json.loads(value)
@@ -171,12 +185,14 @@ def _units(message: Message, wanted: AbstractSet[int], limits: Limits) -> Units:
             pass  # not UTF-8, or not JSON
         else:
             return Units(1)
-    return find_units(value, wanted, limits.record_bytes)
+    return find_units(value, wanted, most)
 
 
-def _hash(value: bytes | None, found: Units, position: int) -> str | None:
-    """Return the SHA-256 of a unit; None for a message without a value."""
-    return None if value is None else hashlib.sha256(found.picked.get(position, b"")).hexdigest()
+def _is_other(message: Message, found: Units, position: int, hashes: Sequence[str | None]) -> bool:
+    """Return whether the dead letter of a unit has other bytes than the message; False if the unit is too large."""
+    if message.value is None:
+        return position == 0 and set(hashes) != {None}
+    return position in found.picked and set(hashes) != {hashlib.sha256(found.picked[position]).hexdigest()}
 
 
 def _taken(start: Offsets, accounted: Offsets, partition: int) -> list[Range]:

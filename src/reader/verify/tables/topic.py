@@ -1,10 +1,11 @@
 """Rows of a topic in the tables and the ledger, by partition and offset, counted by DuckDB."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from lakeproof.errors import UnavailableError
 from lakeproof.kafka.offsets import Offsets
+from lakeproof.reasons import Reason
 from lakeproof.tables.names import (
     ATTEMPT,
     HEADERS,
@@ -146,6 +147,25 @@ class TablesOfTopic:
         ):
             found.setdefault((part, at), {}).setdefault(position, []).append(raw_hash)
         return found
+
+    def too_large(self) -> dict[tuple[int, int], bool]:
+        """Return the messages that are dead letters without bytes, too large to be split; whether each is open."""
+        return {
+            (part, at): is_open
+            for part, at, is_open in self._session.fetch(
+                f"SELECT part, place, bool_or(live) FROM {_UNITS} "  # noqa: S608
+                f"WHERE codes = '{Reason.BATCH_TOO_LARGE}' AND landed AND part IS NOT NULL GROUP BY ALL"
+            )
+        }
+
+    def having_rows(self, partition: int, offsets: Collection[int]) -> set[int]:
+        """Return the messages at some offsets that have rows in the tables."""
+        rows = self._session.fetch(
+            f"SELECT DISTINCT place FROM {_UNITS} WHERE part = ? AND place BETWEEN ? AND ? "  # noqa: S608
+            "AND place IN (SELECT unnest(?::BIGINT[]))",
+            [partition, min(offsets), max(offsets), list(offsets)],
+        )
+        return {offset for (offset,) in rows}
 
     def expect(self, partition: int, counts: Sequence[tuple[int, int, str]]) -> None:
         """Store the number of units and the label of the message at each offset."""
