@@ -207,14 +207,14 @@ class TopicLake(Tables):
         record_topic(self.catalog, "events", Recorded(topic_id, Offsets(self.topic)))
         self._kafka = kafka
         self._ends = {0: 0, 1: 0}
-        self._micro_batches = 0
 
     def land(self, values: dict[int, list[bytes]], key: bytes = b"k") -> None:
         """Send messages to partitions, and consume them as one micro-batch."""
         judge = Judge(self.contract, self.settings.limits)
         headers = [("trace", b"\xff"), ("trace", None)]
         told = {"_key": key, "_headers": [{"key": name, "value": value} for name, value in headers]}
-        number, begin = self._micro_batches, str(Offsets.of(self.topic, self._ends))
+        number = 1 + max((row["micro_batch_id"] for row in self.rows(TABLES.ledger)), default=-1)
+        begin = str(Offsets.of(self.topic, self._ends))
         own = {"_micro_batch_id": number, "_landed_at": NOON, "_ingested_at": NOON, "_contract_version": "1.1.0"} | told
         made: dict[str, list[Row]] = {TABLES.bronze: [], TABLES.dead_letters: [], TABLES.ledger: []}
         for partition, batches in values.items():
@@ -257,7 +257,6 @@ class TopicLake(Tables):
         marker = Committed(Marker("test", number, self.contract.digest, begin, end), 0, 1)
         with self.catalog.load_table(TABLES.ledger).transaction() as transaction:
             transaction.set_properties({property_of(bronze_query("events")): marker.as_text()})
-        self._micro_batches += 1
 
     def _judged(self, judge: Judge, value: bytes) -> Iterator[Judged]:
         if len(value) > self.settings.limits.unpacked_bytes:

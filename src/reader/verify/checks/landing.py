@@ -199,7 +199,6 @@ class _Recount:
 
     def _sample(self, files: Mapping[str, StoredFile]) -> Sample | None:
         numbers = [self._micro_batch(name) for name in files] or [0]
-        # Rows of a replay are compared with the replayed bytes by another check.
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"
         return self.compared.of(condition, [min(numbers), max(numbers), list(files)])
 
@@ -271,7 +270,8 @@ class _Recount:
             for position, raw_hashes in sorted(self.letters.get(name, {}).items())
             if position in units.picked and set(raw_hashes) != {hashlib.sha256(units.picked[position]).hexdigest()}
         ]
-        discarded, rows = booking.discarded if booking else 0, account.bronze if account else 0
+        # The ledger's row counts the rows before any replay, and only those are compared here.
+        discarded, rows = booking.discarded if booking else 0, self.tables.landed.get(name, Account()).bronze
         differences = list(sample.differences(name, units.picked, discarded, rows)) if sample else []
         self.contents[name] = first_of(altered) + first_of(differences)
         self.units[name] = Units(units.count, units.whole)

@@ -27,6 +27,7 @@ from lakeproof.tables.names import (
 )
 from lakeproof.wording import count_of
 from reader.verify.check import Check, Result, Scope, Section
+from reader.verify.checks.discarded import Missing
 from reader.verify.checks.sources import columns_of, contracts_of, lost_attempts, replays_of
 from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.landed.units import complete_units, find_units, salvage
@@ -84,9 +85,11 @@ def check(scope: Scope) -> tuple[Result, ...]:
             count, first = letters.fetch_first(rows, SHOWN_EXAMPLES)
             if count:
                 found.add(table, what, count, [_example(*each) for each in first])
-    _Batches(scope, found).compare()
-    values = _Values(scope, found)
+    differences = _Differences(scope, found)
+    _Batches(scope, found, differences).compare()
+    values = _Values(scope, differences)
     values.compare()
+    differences.end()
     facts = {
         "replays": letters.replays(),
         "attempts": replays.attempts,
@@ -140,13 +143,14 @@ class _Batch:
 class _Batches:
     """Splits closed batches again, and compares their units with bronze and the dead letters."""
 
-    def __init__(self, scope: Scope, found: Findings) -> None:
+    def __init__(self, scope: Scope, found: Findings, differences: "_Differences") -> None:
         self._scope = scope
         self._session = scope.session
         self._tables = scope.book.tables
         self._names = stream_tables(scope.stream)
         self._limits = scope.settings.limits
         self._found = found
+        self._differences = differences
 
     def compare(self) -> None:
         """Compare all closed batches, a few at a time."""
@@ -246,7 +250,7 @@ class _Batches:
                 "AND batch.salvaged IS NOT NULL)",
                 [list(units)],
             ).to_arrow_table()
-        _differ(self._scope, self._found, Sample(contracts, table), units)
+        self._differences.add(Sample(contracts, table), units)
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes | None]:
@@ -279,11 +283,11 @@ def _grouped(listed: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
 class _Values:
     """Compares bronze rows with the replayed bytes: all rows that a transform changed, and a sample of the others."""
 
-    def __init__(self, scope: Scope, found: Findings) -> None:
+    def __init__(self, scope: Scope, differences: "_Differences") -> None:
         self._scope = scope
         self._session = scope.session
         self._tables = scope.book.tables
-        self._found = found
+        self._differences = differences
 
     def compare(self) -> None:
         """Compare all transformed records and, with `values`, all or a sample of the others."""
@@ -313,7 +317,7 @@ class _Values:
             places = (table[name].to_pylist() for name in (SOURCE, POSITION, "_bytes"))
             for source, position, content in zip(*places, strict=True):
                 units.setdefault(source, {})[position] = content
-            _differ(self._scope, self._found, Sample(contracts, table), units)
+            self._differences.add(Sample(contracts, table), units)
 
     def count(self) -> int:
         """Return the number of records that were closed with bytes changed by a transform."""
@@ -335,17 +339,45 @@ class _Values:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _differ(scope: Scope, found: Findings, sample: Sample, units: Mapping[str, Mapping[int, bytes]]) -> None:
-    """Add the values of bronze rows that differ from the replayed bytes to the findings."""
-    # The contract may discard values. The ledger has their number by source or partition, not by record.
-    part = "regexp_replace(source, '/[0-9]+$', '')" if scope.topic else "source"
-    discarded = dict(
-        scope.session.fetch(f"SELECT {part}, sum(discarded)::BIGINT FROM {BOOKED} WHERE discarded > 0 GROUP BY ALL")  # noqa: S608
-    )
-    for source, contents in units.items():
-        allowed = discarded.get(source.rpartition("/")[0] if scope.topic else source, 0)
-        for text in sample.differences(source, contents, allowed):
-            found.add(stream_tables(scope.stream).bronze, OTHER_VALUES, 1, [f"{source}: {text}"])
+class _Differences:
+    """Collects the values of bronze rows that differ from the replayed bytes.
+
+    The contract may discard values. The ledger has their number by file or partition, not by record.
+    """
+
+    def __init__(self, scope: Scope, found: Findings) -> None:
+        self._found = found
+        self._bronze = stream_tables(scope.stream).bronze
+        self._is_topic = scope.topic is not None
+        part = "regexp_replace(source, '/[0-9]+$', '')" if self._is_topic else "source"
+        self._booked = {
+            name: (discarded, bronze)
+            for name, discarded, bronze in scope.session.fetch(
+                f"SELECT {part}, sum(discarded)::BIGINT AS values, sum(bronze)::BIGINT "  # noqa: S608
+                f"FROM {BOOKED} GROUP BY ALL HAVING values > 0"
+            )
+        }
+        self._missing = {name: Missing() for name in self._booked}
+
+    def add(self, sample: Sample, units: Mapping[str, Mapping[int, bytes]]) -> None:
+        """Compare rows with the replayed bytes."""
+        for source, contents in units.items():
+            compared = sample.compare(source, contents)
+            told = compared.wrong
+            missing = self._missing.get(source.rpartition("/")[0] if self._is_topic else source)
+            if missing is None:
+                told = told + compared.missing
+            else:
+                missing.add(compared, f"{source}: ")
+            for text in told:
+                self._found.add(self._bronze, OTHER_VALUES, 1, [f"{source}: {text}"])
+
+    def end(self) -> None:
+        """Compare the missing values with the discarded ones; of rows that were not compared, nothing is known."""
+        for name, (discarded, rows) in self._booked.items():
+            missing = self._missing[name]
+            if told := list(missing.excess(f"{name}: ", discarded, rows)):
+                self._found.add(self._bronze, OTHER_VALUES, max(missing.values, 1), told)
 
 
 def _rows(result: Result) -> list[tuple[int, ...]]:

@@ -17,6 +17,7 @@ from lakeproof.settings import Limits
 from lakeproof.tables.names import MICRO_BATCH_ID, SOURCE
 from lakeproof.wording import are, count_of
 from reader.verify.check import Check, Result, Scope
+from reader.verify.checks.discarded import MissingOfRanges
 from reader.verify.checks.sources import (
     ROWS_AT_ONCE,
     SECTION,
@@ -72,11 +73,15 @@ def check(scope: Scope) -> tuple[Result, ...]:
     ranges = {partition: _left(unread.get(partition, []), extents[partition]) for partition in partitions}
     due, done = sum(max(end - first, 0) for each in ranges.values() for first, end in each), 0
     contents: dict[int, list[str]] = {partition: [] for partition in partitions}
-    for partition, first, end in [(number, *each) for number in partitions for each in ranges[number]]:
-        for group in messages(settings.kafka, recorded.topic, partition, first, end):
-            contents[partition] += recount.take(partition, group)
-            done += len(group)
-            scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
+    for partition in partitions:
+        if scope.values:
+            recount.expect_discarded(partition, ranges[partition])
+        for first, end in ranges[partition]:
+            for group in messages(settings.kafka, recorded.topic, partition, first, end):
+                contents[partition] += recount.take(partition, group)
+                done += len(group)
+                scope.show(f"{scope.stream}: topic {recorded.topic}, offsets", done, due)
+        contents[partition] += recount.end()
     has_gaps = topic.is_compacted()
     erased = _erased(book.removals.erased())
     findings = [
@@ -121,7 +126,11 @@ class _Recount:
         self._compared = compared
         self._sample: Sample | None = None
         self._sampled = (-1, 0)  # partition, and the offset before which the sample is complete
-        self._discarded = tables.discarded()
+        self._missing = MissingOfRanges()
+
+    def expect_discarded(self, partition: int, spans: Sequence[Range]) -> None:
+        """Begin a partition, whose rows may lack the values that the ledger has as discarded."""
+        self._missing = MissingOfRanges(self._tables.discarding(partition, spans))
 
     def take(self, partition: int, group: Sequence[Message]) -> list[str]:
         """Count the units of messages; return texts about differences in the tables."""
@@ -142,10 +151,15 @@ class _Recount:
                 if _is_other(message, found, position, hashes)
             ]
             if self._sample and sampled:
-                differences = self._sample.differences(source, found.picked, self._discarded)
-                told += [f"offset {offset:,}: {text}" for text in differences]
+                compared = self._sample.compare(source, found.picked)
+                told += [f"offset {offset:,}: {text}" for text in compared.wrong]
+                told += self._missing.add(offset, compared)
         self._tables.expect(partition, counts)
         return told
+
+    def end(self) -> list[str]:
+        """Return texts about the values that are missing at the end of a partition."""
+        return list(self._missing.end())
 
     def _whole(self, partition: int, group: Sequence[Message]) -> AbstractSet[int]:
         """Return the offsets of messages that count as one unit, since they are too large to be split.
@@ -166,7 +180,6 @@ class _Recount:
             return
         end = max(first + ROWS_AT_ONCE, last + 1)
         low, high = (source_name(self._topic, partition, each) for each in (first, end))
-        # Rows of a replay are compared with the replayed bytes by another check.
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} >= ? AND {SOURCE} < ?"
         self._sample = self._compared.of(condition, [*self._tables.micro_batches(partition, first, end), low, high])
         self._sampled = (partition, end)

@@ -9,7 +9,7 @@ in ``_rescued``, with the exact landed text, or it was discarded, and the ledger
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -50,6 +50,31 @@ class _Number(str):
     __slots__ = ()
 
 
+@dataclass
+class Differences:
+    """Texts about the differences between rows and landed bytes, with the number of compared rows.
+
+    Values are `missing` if bronze may lack them: they were discarded if the ledger has as many.
+    """
+
+    rows: int = 0
+    wrong: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def excess(missing: int, texts: Sequence[str], discarded: int, *, is_whole: bool, of: str = "") -> Iterator[str]:
+    """Yield messages if more values are missing than the ledger has as discarded: also `texts`, about the values.
+
+    If all rows that the ledger counts were compared (`is_whole`), both numbers must be equal. `of` begins the message
+    about the numbers.
+    """
+    if missing > discarded or (is_whole and missing < discarded):
+        if discarded:
+            yield f"{of}the ledger has {discarded:,} discarded values, but {missing:,} are missing"
+        if missing > discarded:
+            yield from texts
+
+
 class Sample:
     """Bronze rows to compare with the landed bytes.
 
@@ -83,25 +108,22 @@ class Sample:
     ) -> Iterator[str]:
         """Yield a message for each value of a source that differs between bronze and the landed `units`.
 
-        If all `rows` of the source are in the sample, the number of missing values must equal `discarded`, the ledger's
+        If all `rows` of the source were compared, the number of missing values must equal `discarded`, the ledger's
         number; otherwise, it must not exceed that.
         """
-        missing: list[str] = []
-        places = self._places.get(source, {})
-        for position, number in sorted(places.items()):
+        found = self.compare(source, units)
+        yield from found.wrong
+        yield from excess(len(found.missing), found.missing, discarded, is_whole=found.rows == rows)
+
+    def compare(self, source: str, units: Mapping[int, bytes]) -> Differences:
+        """Compare the rows of a source with the landed `units`; a row whose unit is missing is not compared."""
+        found = Differences()
+        for position, number in sorted(self._places.get(source, {}).items()):
             if position in units:  # a missing unit is reported elsewhere
+                found.rows += 1
                 for text, is_missing in self._of_row(units[position], number):
-                    told = f"unit {position}{text}"
-                    if is_missing:
-                        missing.append(told)
-                    else:
-                        yield told
-        if len(missing) > discarded:
-            if discarded:
-                yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
-            yield from missing
-        elif len(places) == rows and len(missing) < discarded:
-            yield f"the ledger has {discarded:,} discarded values, but {len(missing):,} are missing"
+                    (found.missing if is_missing else found.wrong).append(f"unit {position}{text}")
+        return found
 
     def _of_row(self, unit: bytes, number: int) -> Iterator[tuple[str, bool]]:
         """Yield messages about a row, and whether each is about a missing value."""
@@ -114,11 +136,11 @@ class Sample:
             return
         missing: _Missing = {}
         contract = self._contracts[number]
-        for field in contract:
-            column = self._columns.get(field.name, field.name)
-            kept, token = self._rows[column][number], record.get(field.name)
-            if not _is_field_same(field, token, kept, (), missing):
-                yield f": {field.name} is {_short(str(kept))} in bronze, but {_shown(token)} landed", False
+        for each in contract:
+            column = self._columns.get(each.name, each.name)
+            kept, token = self._rows[column][number], record.get(each.name)
+            if not _is_field_same(each, token, kept, (), missing):
+                yield f": {each.name} is {_short(str(kept))} in bronze, but {_shown(token)} landed", False
         missing |= _unknown(contract.fields, record, ())
         rescued = self._rows[RESCUED][number].as_py() if RESCUED in self._rows.column_names else None
         for path, text in rescued or ():

@@ -1,7 +1,7 @@
 """Rows of a topic in the tables and the ledger, by partition and offset, counted by DuckDB."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakeproof.errors import UnavailableError
 from lakeproof.kafka.offsets import Offsets
@@ -47,6 +47,15 @@ _NAME = r"^(.+)/(\d+)/(\d{19})$"
 
 ListedUnits = tuple[int, list[str]]
 """The number of units, and the first few as text: ``offset`` or ``offset[position]``."""
+
+
+class DiscardingRange(NamedTuple):
+    """A range of offsets in the ledger with discarded values."""
+
+    first: int
+    end: int  # exclusive
+    bronze: int  # number of rows
+    discarded: int  # number of values
 
 
 def label_of(session: Session, table: str) -> str:
@@ -239,10 +248,15 @@ class TablesOfTopic:
         )
         return low or 0, high or 0
 
-    def discarded(self) -> int:
-        """Return the number of discarded values in the ledger."""
-        ((found,),) = self._session.fetch(f"SELECT coalesce(sum(discarded), 0)::BIGINT FROM {_RANGES}")  # noqa: S608
-        return int(found)
+    def discarding(self, partition: int, spans: Sequence[tuple[int, int]]) -> list[DiscardingRange]:
+        """Return the ranges of the ledger with discarded values that have offsets within `spans`, sorted."""
+        read = " OR ".join(f"(place < {end} AND behind > {first})" for first, end in spans) or "false"
+        rows = self._session.fetch(
+            f"SELECT place, behind, coalesce(bronze, 0), discarded FROM {_RANGES} "  # noqa: S608
+            f"WHERE part = ? AND discarded > 0 AND ({read}) ORDER BY ALL",
+            [partition],
+        )
+        return [DiscardingRange(*row) for row in rows]
 
     def books(self, partition: int) -> list[tuple[int, Booking, Account]]:
         """Return first offset, ledger counts and table counts of each new range of the ledger.

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lakes import changed, put_back
 from tests.reader.verify.lake import BRONZE, LEDGER, Lake, Row
+from tests.reader.verify.replays import Replayer, TopicLake
+from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
 from lakeproof.contracts import DriftPolicy
@@ -27,6 +30,7 @@ def event(number: int, more: str = "") -> str:
 
 UNKNOWN = r', "product_id": 1.50, "odd \u0027key\u0027\\": {"a" : [1, "\u00e4"]}, "n": null'
 IN_A_MAP = r', "properties": {"a": 1, "b": [], "c\n": {}}'
+MORE = ', "properties": {"a": "b"}'
 LANDED = {
     "a.json": f'[{event(0)},\n {event(1, UNKNOWN)}, {event(2, IN_A_MAP)}, {{"user_id": 1, "x": 1}}]',
     "b.json": f"[{event(3)}]",
@@ -164,6 +168,129 @@ def test_of_a_part_no_more_may_be_missing_than_were_discarded(
 ) -> None:
     lake = make(DriftPolicy.DISCARD)
     assert verify(lake, "--sample", "1") == (0, {})
+
+
+# A topic has its own ranges of the ledger: of partition 0, offsets 0 to 2 and 3 to 5; of partition 1, offset 0.
+MESSAGES = [f"[{event(0)}, {event(1, UNKNOWN)}]", event(2, IN_A_MAP), event(3, MORE)]
+LATER = [event(number, MORE) for number in range(4, 7)]
+OTHERS = [event(7, UNKNOWN)]
+
+
+@pytest.fixture
+def of_topic(
+    lake_settings: Settings, tmp_path: Path, kafka: KafkaServer, request: pytest.FixtureRequest
+) -> tuple[TopicLake, Verify]:
+    """Return a lake of a topic whose contract discards, and verify for it."""
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    drift = f"  - property: driftPolicy\n    value: {DriftPolicy.DISCARD}\n"
+    (folder / "events.yaml").write_text(EVENTS.read_text().replace(EVENT_TIME, EVENT_TIME + drift))
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    made = TopicLake(changed(lake_settings, LAKE_CONTRACTS=folder, **own), kafka)
+    made.land({0: [each.encode() for each in MESSAGES], 1: [each.encode() for each in OTHERS]})
+    made.land({0: [each.encode() for each in LATER]})
+    environment = request.getfixturevalue("reader_environment")(made.settings) | own
+
+    def run(*more: str) -> tuple[int, dict[str, list[str]]]:
+        command = ["verify", "events", "--format", "json", "--values", *more]
+        done = CliRunner().invoke(app, command, env=environment, catch_exceptions=False)
+        [stream] = json.loads(done.stdout)["streams"]
+        return done.exit_code, {found["source"].rsplit("/", 1)[-1]: found["details"] for found in stream["sources"]}
+
+    return made, run
+
+
+def nulls(*offsets: int) -> Callable[[list[Row]], None]:
+    """Return a change that removes an optional value from messages of partition 0."""
+
+    def change(rows: list[Row]) -> None:
+        for row in rows:
+            _, partition, offset = row["_source"].rsplit("/", 2)
+            if partition == "0" and int(offset) in offsets:
+                assert row["properties"] is not None
+                row["properties"] = None
+
+    return change
+
+
+def booked(source: str, count: int) -> Callable[[list[Row]], None]:
+    """Return a change of the number of discarded values in a row of the ledger."""
+
+    def change(rows: list[Row]) -> None:
+        (row,) = [row for row in rows if row["source"].endswith(source)]
+        row["discarded"] = [("unknown_field", count)] if count else []
+
+    return change
+
+
+FIRST, SECOND, OTHER = f"0/{0:019}", f"0/{3:019}", f"1/{0:019}"
+IN_A_TOPIC: dict[str, tuple[list[tuple[str, Callable[[list[Row]], None]]], str, list[str]]] = {
+    "a value is gone where none was discarded": (
+        [(BRONZE, nulls(4))], "0", ["offset 4: unit 0: properties is null in bronze, but {\"a\": \"b\"} landed"]),
+    "a value more is gone than were discarded": (
+        [(BRONZE, nulls(3))], "0", ["offset 3: unit 0: properties is null in bronze, but {\"a\": \"b\"} landed"]),
+    "values of several messages are gone": (
+        [(BRONZE, nulls(3, 4, 5)), (LEDGER, booked(SECOND, 1))], "0",
+        ["offsets from 3: the ledger has 1 discarded values, but 3 are missing",
+         "offset 3: unit 0: properties is null in bronze, but {\"a\": \"b\"} landed"]),
+    "a value is gone in a range with discarded ones": (
+        [(BRONZE, nulls(2))], "0", ["offsets from 0: the ledger has 5 discarded values, but 6 are missing"]),
+    "more were discarded than are missing": (
+        [(LEDGER, booked(FIRST, 6))], "0", ["offsets from 0: the ledger has 6 discarded values, but 5 are missing"]),
+    "the last range has too many": (
+        [(LEDGER, booked(SECOND, 1))], "0", ["offsets from 3: the ledger has 1 discarded values, but 0 are missing"]),
+    "another partition has too few": (
+        [(LEDGER, booked(OTHER, 2))], "1", ["offsets from 0: the ledger has 2 discarded values, but 3 are missing"]),
+}  # fmt: skip
+
+
+def test_each_range_of_a_topic_is_missing_what_it_has_discarded(of_topic: tuple[TopicLake, Verify]) -> None:
+    lake, verify = of_topic
+    assert [sum(dict(row["discarded"]).values()) for row in lake.rows(LEDGER)].count(0) == 1
+    assert verify() == (0, {})
+    for more in (("--sample", "1"), ("--sample", "5"), ("--sample", "100")):
+        assert verify(*more) == (0, {})
+    for name, (changes, source, said) in IN_A_TOPIC.items():
+        with put_back(lake.settings):
+            for table, change in changes:
+                lake.edit(table, change)
+            exit_code, details = verify()
+        assert (exit_code, list(details)) == (1, [source]), name
+        assert [text for text in said if text not in details[source]] == [], (name, details)
+
+
+@pytest.mark.all
+def test_a_part_of_a_range_may_lack_discarded_values(of_topic: tuple[TopicLake, Verify], kafka: KafkaServer) -> None:
+    lake, verify = of_topic
+    lake.edit(LEDGER, booked(SECOND, 1))
+    lake.edit(BRONZE, nulls(3))
+    assert verify() == (0, {})
+    kafka.delete_records(lake.topic, 0, 4)
+    assert verify()[0] == 0
+    lake.edit(BRONZE, nulls(4, 5))
+    exit_code, details = verify()
+    assert (exit_code, details["0"][0]) == (1, "offsets from 3: the ledger has 1 discarded values, but 2 are missing")
+
+
+@pytest.mark.all
+def test_what_a_replay_discarded_is_not_of_the_range_of_its_message(
+    of_topic: tuple[TopicLake, Verify], tmp_path: Path
+) -> None:
+    lake, verify = of_topic
+    refund = event(8, MORE).replace("page_view", "refund").encode()
+    lake.land({0: [refund]})
+    Replayer(lake.settings, tmp_path / "today").replay()
+    lake.land({0: [event(9, MORE).encode()]})
+    assert verify() == (0, {})
+    lake.edit(BRONZE, nulls(6))
+    assert verify()[0] == 1  # it is a fault of the replay
+
+    def discarded(rows: list[Row]) -> None:
+        (row,) = [row for row in rows if row["replay"]]
+        row["discarded"] = [("wrong_type", 1)]
+
+    lake.edit(LEDGER, discarded)
+    assert verify() == (0, {})
 
 
 @pytest.mark.parametrize("path", ["", "$", "a", "$a", "$.a b", "$.a[", "$['a]", "$[-1]", "$.a.", "x$.a"])

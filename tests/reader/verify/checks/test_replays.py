@@ -373,6 +373,28 @@ def test_an_altered_value_of_a_replayed_row_is_found_where_values_are_compared(w
     assert "user_id is other in bronze" in found["examples"][0]
 
 
+def test_values_that_replayed_rows_lack_are_those_that_the_replays_discarded(world: World) -> None:
+    """The ledger counts those of a file, or of all messages of a partition."""
+
+    def number_of(row: Row) -> bool:
+        return bool(row["source"] == world.names["a"] and row["replay"] == 1)
+
+    def told() -> list[str]:
+        return [text for each in world.verify("--values")["replays"]["findings"] for text in each["examples"]]
+
+    world.change(TABLES.ledger, number_of, discarded=[("wrong_type", 1)])
+    of = world.names["a"].rpartition("/")[0] or world.names["a"]
+    assert told() == [f"{of}: the ledger has 1 discarded values, but 0 are missing"]
+    world.change(TABLES.bronze, world.of("a", 1), properties=None)
+    assert told() == []
+    # Of a topic, in another message.
+    other = ("cut", 1) if "/" in world.names["a"] else ("a", 4)
+    world.change(TABLES.bronze, world.of(*other), properties=None)
+    found = told()
+    assert found[0] == f"{of}: the ledger has 1 discarded values, but 2 are missing"
+    assert len(found) == 3
+
+
 def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureRequest) -> None:
     """The dead letters have the bytes, so a replay is checked without the files or messages."""
     world = replay_all(own_world)
