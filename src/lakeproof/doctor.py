@@ -32,6 +32,7 @@ _NEWEST_JAVA = 22  # Hadoop calls Subject.getSubject, which newer ones refuse
 _JAVA_VERSION = re.compile(r'(?:JAVA_VERSION=| version )"(?:1\.)?(\d+)')
 _LANDING = "landing zone"
 _CONNECT_SECONDS = 2.0
+_PERMISSIONS = "Check its permissions and the disk, or set LAKE_HOME to another folder."
 
 
 class Program(StrEnum):
@@ -77,6 +78,9 @@ def examine(checks: list[Check]) -> Iterator[Finding]:
             yield Finding(check, check.look(), None)
         except LakeproofError as error:
             yield Finding(check, error.message, error)
+        except OSError as error:  # such as a folder below one that the user may not enter
+            unavailable = UnavailableError(f"{error.filename or check.name}: {error.strerror or error}.", _PERMISSIONS)
+            yield Finding(check, unavailable.message, unavailable)
 
 
 def checks_for(settings: Settings, program: Program, landing: str | None = None, *, lake: bool = True) -> list[Check]:
@@ -316,14 +320,15 @@ def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> 
 
 def _writable(folder: Path) -> str:
     """Try to write into `folder` or its parent: permissions do not show full or read-only disks."""
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    nearest = folder
     try:
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
         with tempfile.TemporaryFile(dir=nearest) as file:
             file.write(b"lakeproof")
             file.flush()
     except OSError as error:
         raise full_disk(error, folder) or UnavailableError(
             f"Cannot write to the folder {folder}: {nearest}: {error.strerror}.",
-            "Check its permissions and the disk, or set LAKE_HOME to another folder.",
+            _PERMISSIONS,
         ) from error
     return str(folder)

@@ -1,3 +1,5 @@
+import errno
+import os
 import socket
 import stat
 import sys
@@ -259,6 +261,23 @@ def test_the_doctor_goes_on_after_a_failure(settings, tmp_path):
     )
     assert {finding.check.name for finding in findings if finding.error} == {"jars", "contracts"}
     assert len(findings) > 6
+
+
+def test_the_doctor_goes_on_where_the_user_may_not_look(settings, tmp_path, monkeypatch):
+    exists = Path.exists
+
+    def look(path):
+        if path.is_relative_to(tmp_path / "forbidden"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", look)
+    home = tmp_path / "forbidden" / "lake"
+    changed_settings = changed(settings, LAKE_HOME=home, LAKE_JARS=home / "jars", LAKE_LOGS=home / "logs")
+    findings = {each.check.name: each for each in examine(checks_for(changed_settings, Program.CONSUMER))}
+    assert len(findings) > 6
+    assert "LAKE_HOME" in findings["logs"].error.hint
+    assert all(isinstance(each.error, LakeproofError | None) for each in findings.values())
 
 
 def found_for_the_collector(settings, **changes):

@@ -62,8 +62,8 @@ class Folder:
         except FileExistsError:
             if self._storage.read(f"{self.root}/{_MARKER}") != marker:
                 raise self._claimed() from None
-        names = (file.uri.rpartition("/")[2] for file in self._storage.list())
-        later = [number for name in names if (number := _number(name)) >= next_number]
+        # Not of folders below, which may be of other pipelines.
+        later = [number for name in self._storage.names(self.root) if (number := _number(name)) >= next_number]
         if later:
             raise LakeproofError(
                 f"The folder {self.root} has files of micro-batch {max(later)}, but the checkpoint is at micro-batch "

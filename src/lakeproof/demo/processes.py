@@ -49,6 +49,7 @@ class Processes:
         folder = Path(tempfile.mkdtemp(prefix="lakeproof."))
         (folder / _WHAT).write_text(what)
         (folder / _STARTER).write_text(str(os.getpid()))
+        (folder / "logs").symlink_to(settings.logs.absolute())
         link = settings.home / _LINK
         link.unlink(missing_ok=True)
         link.symlink_to(folder)
@@ -138,7 +139,6 @@ class Processes:
             "PYTHON": sys.executable,
             "FOLDER": str(Path.cwd()),
             "RUN": str(self._folder),
-            "LOGS": str(self._settings.logs),
             "HOME": str(self._settings.home.absolute()),
         }
         named = {f"DEMO_{name}": value for name, value in (own | self._variables).items()}

@@ -4,6 +4,8 @@ import os
 import urllib.request
 from urllib.parse import SplitResult, urlsplit
 
+from lakeproof.errors import UsageError
+
 _PORTS = {"http": 80, "https": 443}
 _OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
@@ -34,5 +36,14 @@ def _proxies() -> dict[str, SplitResult]:
     """Return the proxies of the environment for HTTP and HTTPS; those of other kinds are left out."""
     known = urllib.request.getproxies()
     given = {scheme: known.get(scheme) or known.get("all", "") for scheme in _PORTS}
-    found = {scheme: urlsplit(each if "://" in each else f"http://{each}") for scheme, each in given.items()}
+    found = {scheme: _address(scheme, each) for scheme, each in given.items()}
     return {scheme: proxy for scheme, proxy in found.items() if proxy.scheme in _PORTS and proxy.hostname}
+
+
+def _address(scheme: str, text: str) -> SplitResult:
+    try:
+        found = urlsplit(text if "://" in text else f"http://{text}")
+        found.port  # noqa: B018 - read here, since urlsplit does not check it
+    except ValueError:  # without the text, which may have a password
+        raise UsageError(f"{scheme}_proxy is not the address of a proxy.", "Write http://HOST:PORT.") from None
+    return found

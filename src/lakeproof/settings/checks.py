@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
@@ -119,15 +120,32 @@ def origin_list(text: str) -> str:
 
 def web_address(text: str) -> str:
     """Check the address of an HTTP server."""
-    if not _WEB.fullmatch(text):
+    if not _WEB.fullmatch(text) or not has_host(text):
         raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
     return text
+
+
+def has_host(url: str) -> bool:
+    """Return whether the host of a URL can be looked up, and the URL requested: Python raises no OSError for others."""
+    try:
+        parts = urlsplit(url)
+        return url.isascii() and bool(parts.hostname and _is_host(parts.hostname)) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _is_host(name: str) -> bool:
+    try:
+        name.encode("idna")
+    except UnicodeError:  # such as two dots, or a part of more than 63 characters
+        return False
+    return True
 
 
 def listen_address(text: str) -> str:
     """Check the address that a server listens on."""
     found = _ADDRESS.fullmatch(text)
-    if not found or int(found[2]) > 65_535:
+    if not found or int(found[2]) > 65_535 or not _is_host(found[1].strip("[]")):
         raise UsageError(
             f"expected HOST:PORT, got {text!r}.", "Write 127.0.0.1:9108, or 0.0.0.0:9108 for all networks."
         )

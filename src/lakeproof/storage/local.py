@@ -67,9 +67,13 @@ class LocalStorage:
             looked_at = time.time_ns()
             try:
                 modified = Path(folder).stat().st_mtime_ns
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 del self._listed[folder]
                 continue
+            except OSError as error:
+                raise UnavailableError(
+                    f"Cannot list {folder}: {error.strerror}.", "Check the folder's permissions, and its disk."
+                ) from error
             if modified == self._listed[folder]:
                 continue
             files, inner = _scan(folder, self._folder)

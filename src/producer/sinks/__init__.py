@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.errors import UsageError
 from lakeproof.settings import CLICKSTREAM, Settings
+from lakeproof.settings.checks import has_host
 from producer.pace import Stop
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def choose_sink(
         if stream != CLICKSTREAM:
             raise UsageError(f"--data-sink http is for the {CLICKSTREAM}.", "Use `producer clickstream`.")
         url = target or f"http://{settings.collector.host}:{settings.collector.port}/collect"
-        if not url.startswith(_WEB):
+        if not url.startswith(_WEB) or not has_host(url):
             raise UsageError(
                 f"--data-sink http does not match --target {target}.", "Use --target http://HOST:PORT/collect."
             )

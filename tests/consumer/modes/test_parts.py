@@ -218,6 +218,16 @@ def test_a_checkpoint_keeps_the_form_of_the_event_time() -> None:
     assert new == old | {"event_time_format": "epoch_ms"}  # older checkpoints do not have it
 
 
+def test_files_of_another_pipeline_in_a_folder_below_are_its_own(tmp_path: Path) -> None:
+    rows = pa.table({"more": [1]})
+    Folder((tmp_path / "events" / "second").as_uri(), S3).write("part", 9, "0000", rows)
+    outer = Folder((tmp_path / "events").as_uri(), S3)
+    outer.claim("checkpoint", 1)
+    outer.write("part", 1, "0000", rows)
+    with pytest.raises(LakeproofError, match="has files of micro-batch 1,"):
+        outer.claim("checkpoint", 1)
+
+
 def test_a_file_replaces_the_one_of_the_same_micro_batch(tmp_path: Path) -> None:
     folder = Folder((tmp_path / "with space").as_uri(), S3)
     folder.claim("x", 0)

@@ -18,7 +18,7 @@ from lakeproof.demo import run
 from lakeproof.demo.processes import Processes
 from lakeproof.demo.run import _listens
 from lakeproof.errors import LakeproofError, UsageError
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -202,3 +202,15 @@ def test_what_was_started_is_known_to_other_commands(lake_settings: Settings, mo
     assert found.cut_off
     started.complete()
     assert not found.cut_off
+
+
+@pytest.mark.parametrize("name", ["a%b", "%(x)s", 'a"b, é'])
+def test_the_lake_may_have_any_name(name: str, folder: Path) -> None:
+    settings = settings_of({"LAKE_HOME": folder / name, "LAKE_LOGS": folder / name / "logs"})
+    variables = dict.fromkeys(("PRODUCER", "CONSUMER", "BROKER", "JARS"), "") | {"KAFKA": "false"}
+    started = Processes.start(settings, "events from files", variables)
+    try:
+        assert (settings.logs / "supervisord.log").exists()
+    finally:
+        started.stop()
+    assert settings.logs.exists()

@@ -81,6 +81,11 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
             ("LAKE_KAFKA_BOOTSTRAP_SERVERS", value)
             for value in ("kafka", "kafka:", ":9092", "a:9092,b", "a:70000", "::1:9092", "a:9092;b:9092")
         ),
+        *(("LAKE_METRICS", value) for value in ("a..b:9108", f"{'a' * 64}:9108", "a:70000")),
+        *(
+            ("LAKE_SCHEMA_REGISTRY_URL", value)
+            for value in ("http://a..b", "http://a/schéma", "http://[::1/a", "http://a:eighty")
+        ),
         *(("LAKE_DRIVER_MEMORY", value) for value in ("2x", "2gb", "2", "-1g", "511m", "0.5g", "g")),
     ],
 )

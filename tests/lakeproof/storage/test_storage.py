@@ -1,6 +1,8 @@
 """All backends have the same behavior."""
 
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -289,6 +291,28 @@ def test_folders_that_have_not_changed_for_days_are_looked_at_in_turn(tmp_path, 
     late = [{each for each in found if each.endswith("late.json")} for found in (first, second, listed())]
     assert max(map(len, late)) == 2
     assert set().union(*late) == {f"hour-{hour}/late.json" for hour in range(5)}
+
+
+def test_a_known_folder_that_is_replaced_or_cannot_be_read(tmp_path, monkeypatch):
+    folder = tmp_path / "day"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(b"[]")
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+    assert len(list(storage.list_recent(None))) == 1
+    look = Path.stat
+
+    def refuse(path, **options):
+        if path == folder:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return look(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", refuse)
+        with pytest.raises(UnavailableError, match=f"Cannot list {folder}: Stale file handle"):
+            list(storage.list_recent(None))
+    shutil.rmtree(folder)
+    folder.write_bytes(b"[]")
+    assert [file.uri for file in storage.list_recent(None)] == [folder.as_uri()]
 
 
 class RefusingClient:
