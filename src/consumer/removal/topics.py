@@ -1,15 +1,15 @@
 """A person's data in a topic: tombstones are sent for its keys if the topic is compacted."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from consumer.removal.condition import Condition
+from consumer.sources.kafka.read import headers_of
 from lakeproof.kafka.client import client_properties
 from lakeproof.kafka.sending import Outgoing, Sending
 from lakeproof.kafka.topic import Topic, unavailable
@@ -25,8 +25,6 @@ _OPTIONS: dict[str, Any] = {
 }
 _AT_ONCE = 1_000
 _SECONDS = 0.1  # longest wait for `_AT_ONCE` messages; the messages received by then are returned
-# Not `message.headers()`, which leaves some errors to a later call: see `consumer.sources.kafka.read`.
-_headers_of = methodcaller("headers")
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,7 @@ def _messages(kafka: KafkaSettings, name: str, partitions: list[int]) -> Iterato
 
 def _is_in(condition: Condition, message: Message) -> bool:
     value = message.value() or b""
-    pairs = [("key", message.key()), ("value", value), *_headers(message)]
+    pairs = [("key", message.key()), ("value", value), *(headers_of(message) or ())]
     return condition.is_in_bytes(value) or condition.is_in_values(
         (name, each) for name, each in pairs if each is not None
     )
-
-
-def _headers(message: Any) -> Sequence[tuple[str, bytes | None]]:
-    """Return the headers of a message; none if the client cannot decode the name of one of them."""
-    try:
-        return _headers_of(message) or ()
-    except (UnicodeDecodeError, SystemError):
-        return ()

@@ -138,6 +138,8 @@ def lost_offsets(
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
+    # Which messages a compaction has removed is unknown without reading them.
+    read_since = _position(stream, live) if live and topic.is_compacted() else position
     compacted: list[Range] = []
     lost = [
         (partition, first, min(end, extents[partition].first))
@@ -148,10 +150,8 @@ def lost_offsets(
         # What was given up after the backup is not given up any more, and may have been read before.
         begin = max(position.next(partition), given_up_in(state, stream, partition))
         lost.append((partition, begin, extent.first))
-        if live and topic.is_compacted():  # which messages are gone is unknown without reading them
-            read_since = _position(stream, live).next(partition)
-            compacted += [(partition, max(begin, extent.first), read_since)]
-    for partition, offset in sorted(map(place_of, replayed)):
+        compacted.append((partition, max(begin, extent.first), read_since.next(partition)))
+    for _, partition, offset in sorted(map(place_of, replayed)):
         if partition in extents and offset < extents[partition].first:
             lost.append((partition, offset, offset + 1))
     return [

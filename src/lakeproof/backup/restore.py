@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, select
 
@@ -30,6 +31,9 @@ from lakeproof.state.schema import LEASES
 from lakeproof.storage import open_storage
 from lakeproof.tables.names import MARKER, stream_tables
 from lakeproof.wording import count_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 _KEEP = timedelta(days=7)
 _SHOWN = 3
@@ -321,25 +325,26 @@ def _find_lost(
     settings: Settings, folder: Folder, manifest: Manifest, tables: Tables, live: dict[str, Metadata], plan: RestorePlan
 ) -> None:
     saved = {each.name for each in manifest.tables}
+
+    def then(name: str) -> "TableMetadata | None":
+        return read_metadata(parsed(folder.read(metadata_file(name), manifest))) if name in saved else None
+
+    def now(name: str) -> "TableMetadata | None":
+        return read_metadata(live[name]) if name in live else None
+
     for stream in _streams(manifest.tables):
         names = stream_tables(stream)
-        if names.ledger not in saved or names.ledger in plan.missing:
+        ledger, letters = then(names.ledger), then(names.dead_letters)
+        if ledger is None or names.ledger in plan.missing:
             continue
-        then = {
-            each: read_metadata(parsed(folder.read(metadata_file(each), manifest)))
-            for each in (names.ledger, names.dead_letters, names.attempts)
-            if each in saved
-        }
-        now = {each: read_metadata(live[each]) for each in (names.ledger, names.attempts) if each in live}
-        ledgers, letters = (then[names.ledger], now.get(names.ledger)), then.get(names.dead_letters)
-        if recorded_topic(ledgers[0].properties):
-            again = replayed_since(tables.io, letters, then.get(names.attempts), now.get(names.attempts))
+        if recorded_topic(ledger.properties):
+            again = replayed_since(tables.io, letters, then(names.attempts), now(names.attempts))
             with local_state(folder.read(STATE, manifest)) as (_, state):
-                found = lost_offsets(settings, stream, *ledgers, state, again)
+                found = lost_offsets(settings, stream, ledger, now(names.ledger), state, again)
         else:
-            if names.ledger not in now:
+            if names.ledger not in live:
                 plan.unknown.append(stream)
-            found = lost_files(settings, tables.io, stream, *ledgers, letters)
+            found = lost_files(settings, tables.io, stream, ledger, now(names.ledger), letters)
         if found:
             plan.lost[stream] = found
 

@@ -105,10 +105,10 @@ def source_name(topic: str, partition: int, offset: int) -> str:
     return f"{topic}/{partition}/{offset:0{OFFSET_DIGITS}}"
 
 
-def place_of(source: str) -> tuple[int, int]:
-    """Partition and offset of a message, from its ``_source``."""
-    _, partition, offset = source.rsplit("/", 2)
-    return int(partition), int(offset)
+def place_of(source: str) -> tuple[str, int, int]:
+    """Topic, partition and offset of a message, from its ``_source``."""
+    topic, partition, offset = source.rsplit("/", 2)
+    return topic, int(partition), int(offset)
 
 
 def partition_name(source: str) -> str:

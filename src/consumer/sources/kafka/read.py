@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from consumer.sources.envelope import SMALL_BYTES, Envelope, Headers, Message, Messages
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.client import client_properties
-from lakeproof.kafka.offsets import OFFSET_DIGITS, source_name
+from lakeproof.kafka.offsets import OFFSET_DIGITS, place_of, source_name
 from lakeproof.kafka.topic import Topic, unavailable
 from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits
@@ -42,7 +42,7 @@ _FETCH = {
 _NO_HEADERS = "a header has a name that is not UTF-8, so none of the headers can be read"
 # The client returns a list although it has set an error. Only calls from C check for that, and raise a SystemError;
 # after `message.headers()`, Python would raise the error in a later call, whatever it is.
-_headers_of = methodcaller("headers")
+_ask_for_headers = methodcaller("headers")
 _OF_THE_TOPIC = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -136,11 +136,9 @@ def envelopes(
 
 def read_again(source: str, kafka: KafkaSettings, limits: Limits) -> Envelope:
     """Read one message, by its ``_source``."""
-    prefix, _, offset = source.rpartition("/")
-    topic, _, partition = prefix.rpartition("/")
-    at = int(offset)
+    topic, partition, at = place_of(source)
     try:
-        found = list(envelopes([OffsetRange(topic, int(partition), at, at + 1, at)], kafka, limits))
+        found = list(envelopes([OffsetRange(topic, partition, at, at + 1, at)], kafka, limits))
     except MessagesLostError as error:
         return Envelope(None, source, None, (Reason.ABSENT, error.message))
     for each in found:
@@ -236,7 +234,7 @@ def _read(messages: list[Any], part: OffsetRange, limits: Limits, *, in_order: b
     for message in messages:
         if message.offset() >= part.end:
             break
-        value, own = message.value(), _headers(message)
+        value, own = message.value(), headers_of(message)
         if value is None or len(value) > SMALL_BYTES or own is None:
             if small and in_order:
                 yield _together(small, values, headers, prefix, part.name)
@@ -262,13 +260,13 @@ def _together(small: list[Any], values: list[bytes], headers: list[Headers], pre
     )
 
 
-def _headers(message: Any) -> Headers | None:
+def headers_of(message: Any) -> Headers | None:
     """Return the headers of a message; None if the client cannot decode the name of one of them.
 
     They can be asked for only once: after an error, the client returns a list without the names.
     """
     try:
-        return _headers_of(message) or ()
+        return _ask_for_headers(message) or ()
     except (UnicodeDecodeError, SystemError):
         return None
 
