@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from tests.chaos.bench import Bench, Catalog, Options
 from tests.chaos.grid import Row, Verdict, as_markdown, as_table, passed
-from tests.chaos.scenarios import CLUSTER, FILES, KAFKA, LOCAL, MINIO, Part, run_scenario, scenarios
+from tests.chaos.scenarios import CLUSTER, FILES, KAFKA, LOCAL, MINIO, PROXIED, Part, run_scenario, scenarios
 
 from lakeproof.contracts import SilverStrategy
 
@@ -65,7 +66,9 @@ def main(
         chosen = [each for each in asked if each.fits(where, kind, origin)]
         if not chosen:
             continue
-        with Bench(_options(folder / where / kind / origin, where, kind, origin, seed)) as bench:
+        proxied = any(each.part in PROXIED for each in chosen)
+        options = _options(folder / where / kind / origin, where, kind, origin, seed)
+        with Bench(replace(options, proxied=proxied)) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)

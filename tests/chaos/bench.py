@@ -32,6 +32,9 @@ DRAIN_SECONDS = 300.0
 _MOST_DRAIN_SECONDS = 4 * DRAIN_SECONDS  # on a busy machine, while the ledger still grows
 STRIKE_SECONDS = 60.0
 PROGRAM_SECONDS = 180.0
+LOCAL_TRIGGER = "200 milliseconds"
+MINIO_TRIGGER = "1 second"  # each look for new files is a dozen requests, which together take half a core
+_POLL_SECONDS = 0.5  # a look at the tables of a lake in MinIO is a dozen requests, too
 
 
 class NotStruckError(Exception):
@@ -61,7 +64,7 @@ class Options:
     folder
         Folder for all files of the bench.
     minio
-        Whether the lake is in MinIO, which the consumer reaches through a proxy; otherwise it is in the folder.
+        Whether the lake is in MinIO; otherwise it is in the folder.
     seed
         Determines the landed data and the times of random kills.
     lease_seconds
@@ -76,6 +79,8 @@ class Options:
         Whether batches are messages of a topic; otherwise they are files.
     cluster
         Whether tasks run on a standalone cluster with two workers; requires `minio` and a catalog in Postgres.
+    proxied
+        Whether the consumer reaches MinIO through a proxy that can disturb its requests.
     """
 
     folder: Path
@@ -87,6 +92,7 @@ class Options:
     strategy: SilverStrategy = SilverStrategy.MERGE
     kafka: bool = False
     cluster: bool = False
+    proxied: bool = True
 
     @property
     def where(self) -> str:
@@ -123,8 +129,9 @@ class Bench:
     def __enter__(self) -> Self:
         if self.options.minio:
             self.server = self._stack.enter_context(MinioServer(self.options.folder / "minio"))
+            self._direct = self._through_proxy = self.server.minio.settings()
+        if self.options.minio and self.options.proxied:
             self.proxy = self._stack.enter_context(Proxy(self.server.address, self.options.folder / "proxy"))
-            self._direct = self.server.minio.settings()
             self._through_proxy = self._direct.model_copy(update={"endpoint_url": self.proxy.endpoint_url})
         if self.options.catalog is Catalog.POSTGRES:
             self.postgres = self._stack.enter_context(PostgresServer(self.options.folder / "postgres"))
@@ -229,7 +236,8 @@ class Bench:
 
     def start(self, *arguments: str, stream: str = STREAM) -> Process:
         """Start a consumer; by default one that runs until it is ended."""
-        arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or ("--trigger", "200 milliseconds")))
+        trigger = ("--trigger", MINIO_TRIGGER if self.options.minio else LOCAL_TRIGGER)
+        arguments = (*self.lake.run_arguments * (stream == STREAM), *(arguments or trigger))
         if self.options.mutant:
             arguments = (*arguments, "--to", self.options.mutant.layer)
         return self.start_victim("run", stream, *arguments)
@@ -327,7 +335,7 @@ class Bench:
                 accounted, since = now, time.monotonic()
             return time.monotonic() - since > stalled_seconds
 
-        if wait_until(lambda: self.lake.drained() or not consumer.alive or stalled(), seconds, every=0.2):
+        if wait_until(lambda: self.lake.drained() or not consumer.alive or stalled(), seconds, every=_POLL_SECONDS):
             if not consumer.alive:
                 return f"the consumer ended with {consumer.wait(0)}: {consumer.last_words()}"
             if self.lake.drained():
@@ -373,7 +381,7 @@ class Bench:
         """Remove all disturbances."""
         self.loses_answers = False
         self.orders.take_back()
-        if self.options.minio:
+        if self.options.minio and self.options.proxied:
             self.proxy.lift()
 
     def check(self, outcome: Outcome) -> None:

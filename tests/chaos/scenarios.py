@@ -50,6 +50,10 @@ class Part(StrEnum):
     """Processes of a Spark cluster are killed, slow or cut off."""
 
 
+PROXIED = (Part.FAULTS, Part.CLUSTER)
+"""Parts whose scenarios disturb requests to MinIO."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A test of a consumer, with its storages, catalogs and sources."""
