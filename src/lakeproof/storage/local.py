@@ -22,6 +22,8 @@ _TICK_NS = 2_000_000_000
 # A trigger checks folders that changed within this time, and some of the others: hourly folders are 8,760 a year.
 _RECENT_NS = 2 * 86_400 * 10**9
 _OLDER_AT_ONCE = 200
+# Python's first and last years, with room to add a time zone or a duration.
+_EARLIEST, _LATEST = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (2, 9999))
 
 
 def connect(root: str, _s3: S3Settings) -> "LocalStorage":
@@ -188,7 +190,7 @@ def _scan(folder: str, root: Path) -> tuple[list[StoredFile], list[str]]:
             for entry in sorted(entries, key=lambda item: item.name):
                 try:
                     status = entry.stat()
-                except FileNotFoundError:
+                except (FileNotFoundError, NotADirectoryError):
                     continue  # renamed or removed meanwhile, or a broken link
                 except OSError as error:
                     if error.errno != errno.ELOOP:
@@ -223,7 +225,8 @@ def _stored_file(uri: str, status: os.stat_result) -> StoredFile:
         uri=uri,
         size=status.st_size,
         etag=_etag(status),
-        modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
+        # File systems can store times that Python cannot: milliseconds taken for seconds are after the year 9999.
+        modified_at=datetime.fromtimestamp(min(max(status.st_mtime, _EARLIEST), _LATEST), UTC),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -236,12 +237,20 @@ def test_a_local_file_that_grew_has_another_etag(tmp_path):
 def test_links_that_lead_nowhere_or_in_circles_and_pipes_do_not_stop_a_listing(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "through").symlink_to("a/child")
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "up").symlink_to(tmp_path)
     storage = open_storage(tmp_path.as_uri(), NO_S3)
-    assert [file.uri for file in storage.list()] == [(tmp_path / "a").as_uri()]
+    for listed in (storage.list(), storage.list_recent(None)):
+        assert [file.uri for file in listed] == [(tmp_path / "a").as_uri()]
+
+
+@pytest.mark.parametrize(("seconds", "year"), [(1.8e12, 9999), (-1e12, 2)])
+def test_a_modification_time_outside_of_pythons_range_is_the_nearest_within(tmp_path, seconds, year):
+    status = SimpleNamespace(st_size=1, st_mtime=seconds, st_mtime_ns=int(seconds) * 10**9)
+    assert local._stored_file("file:///a", status).modified_at.year == year
 
 
 def test_a_folder_in_the_way_cannot_be_written(tmp_path):
