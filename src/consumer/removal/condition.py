@@ -150,7 +150,7 @@ def unpacked(raw: bytes) -> bytes:
             # The output before the damage is lost with the error: unpack piece by piece.
             found += _salvaged(rest)
             break
-        rest = member.unused_data
+        rest = member.unused_data.lstrip(b"\0")  # zeros may follow each member
     return found or raw
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -207,15 +208,14 @@ def is_in_file(condition: Condition, content: bytes) -> bool:
 
 def _records(content: bytes) -> Sequence[bytes] | None:
     """Return the records of a landed file; None if it cannot be split, and counts as a single record."""
-    import json
-
-    try:
-        read = json.loads(content)
-    except (ValueError, RecursionError):
-        lines = content.splitlines()
-        return lines if len(lines) > 1 and all(line.startswith(b"{") for line in lines if line) else None
-    records = read if isinstance(read, list) else [read]
-    return [json.dumps(each, ensure_ascii=False).encode(errors="surrogatepass") for each in records]
+    # Each as it is in the file: parsed and written again, it would lose digits, and all but one of equal names.
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"), type=msgspec.Raw)
+        if not bytes(whole).startswith(b"["):
+            return [content]
+        return [bytes(each) for each in msgspec.json.decode(whole, type=list[msgspec.Raw])]
+    lines = content.splitlines()
+    return lines if len(lines) > 1 and all(line.startswith(b"{") for line in lines if line) else None
 
 
 def _is_in_parquet(condition: Condition, content: bytes) -> bool:

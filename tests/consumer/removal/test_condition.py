@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -133,6 +134,23 @@ def test_damaged_files_are_searched_up_to_the_damage() -> None:
     whole = gzip.compress(b'{"a": "person-1"}' * 1000)
     assert of_person("person-1").is_in_bytes(whole[: len(whole) // 2])
     assert of_person("person-1").is_in_bytes(whole + b"\x1f\x8bnonsense")
+
+
+def test_members_of_a_gzip_file_are_searched_with_zeros_between_them() -> None:
+    parts = [gzip.compress(json.dumps({"a": name}).encode()) for name in ("person-1", "person-2")]
+    packed = b"\0\0".join(parts) + b"\0"
+    for name, is_there in (("person-1", True), ("person-2", True), ("person-3", False)):
+        assert is_in_file(of_person(name), packed) == is_there
+
+
+def test_records_of_a_file_are_searched_as_they_were_written() -> None:
+    assert is_in_file(of_person("u-1"), b'[{"a": "x"}, {"user_id": "u-1", "user_id": "u-2"}]')
+    account = Condition(({"account": Decimal("12345678901234567.89")},))
+    assert is_in_file(account, b'\xef\xbb\xbf [{"account": 1}, {"account": 12345678901234567.89}]')
+    assert not is_in_file(account, b'[{"account": 12345678901234567.88}]')
+    both = Condition(({"tenant": "t1", "user_id": "u1"},))
+    assert is_in_file(both, b'{"tenant": "t1", "user":\n{"user_id": "u1"}}')
+    assert not is_in_file(both, b'{"tenant": "t1", "user_id": "u2"}\n{"tenant": "t2", "user_id": "u1"}\n')
 
 
 @pytest.mark.parametrize("start", [b"PAR1", b"Obj\x01", b"Obj\x01\x00" + b"0" * 16 + b"\x02\x40"])
