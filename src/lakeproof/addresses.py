@@ -62,9 +62,15 @@ def folder_or_address(text: str) -> str:
         )
     if scheme == "s3" and not rest.partition("/")[0]:
         raise UsageError(f"{text} has no bucket name.", "Use s3://BUCKET/PREFIX.")
+    if scheme == "s3" and "//" in rest.rstrip("/"):  # programs would disagree: some merge slashes, S3 does not
+        raise UsageError(f"{text} has a folder without a name: S3 does not merge slashes.", f"Use s3://{_merged(rest)}")
     if scheme == "file":
         _check(Path(rest))
     return text
+
+
+def _merged(rest: str) -> str:
+    return "/".join(part for part in rest.split("/") if part)
 
 
 def as_uri(text: str) -> str:

@@ -69,6 +69,8 @@ def test_what_no_file_system_takes_is_refused(text: str) -> None:
         "file://",
         "s3://a/b?c",
         "s3://a#b",
+        "s3://a//b",
+        "s3://a/b//c",
     ],
 )
 def test_an_address_that_is_none_is_refused(text: str) -> None:
