@@ -39,7 +39,7 @@ _DECODERS: dict[str, Callable[[], _Decoder]] = {
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, share: Share) -> bytes:
-    """Read the raw body; raise Refusal if it is too large (413), too slow (408) or memory is short (429)."""
+    """Read the raw body; raise Refusal if it is too large (413), too slow (408) or memory is short (413, 429)."""
     parts: list[bytes] = []
     size = 0
     try:

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from collector.answers import Refusal
+from collector.answers import Fault, Refusal
 
 _RETRY_SECONDS = 1.0
 
@@ -29,8 +29,15 @@ class Share:
         self._taken = 0
 
     def take(self, count: int) -> None:
-        """Take bytes, or raise Refusal (429)."""
+        """Take bytes, or raise Refusal: 429, or 413 if the post would not even fit into an empty queue."""
         budget = self._budget
+        if self._taken + count > budget.limit:
+            detail = f"expected a post that needs at most {budget.limit} bytes of memory; send smaller posts"
+            raise Refusal(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"{detail[0].upper()}{detail[1:]}.",
+                faults=[Fault(None, "$", detail)],
+            )
         if budget.used + count > budget.limit:
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,
