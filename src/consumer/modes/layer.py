@@ -60,6 +60,7 @@ class ModeLayer(Layer[ModePlan]):
         self._mode = mode
         self._to_the_end = to_the_end
         self._known: _Known | None = None
+        self.key_index: Path | None = None
         self._responded = time.monotonic()
 
     @classmethod
@@ -89,7 +90,8 @@ class ModeLayer(Layer[ModePlan]):
         for folder in folders:
             folder.claim(identity.id, next_number)
         self.close()
-        keys = Keys(Path(settings.home) / "modes" / identity.id, mode.watermark)
+        self.key_index = Path(settings.home) / "modes" / identity.id
+        keys = Keys(self.key_index, mode.watermark)
         oldest = self._oldest(commit.watermark if commit else None)
         recent = [each for each, _ in checkpoint.commits()]
         mended(lambda: follow(keys, checkpoint, commit, recent, oldest), keys.clear)

@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
@@ -25,6 +26,7 @@ from consumer.monitoring.sizes import Sizes, TableSize, folder_size
 from consumer.monitoring.status import status
 from consumer.queries.application import Query, Started
 from consumer.queries.bulletin import Bulletin
+from consumer.queries.mode import ModeQuery
 from consumer.queries.running import Running
 from lakeproof.addresses import without_password
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -179,9 +181,13 @@ class Monitor:
 
     def _look_at_lake(self, began: float) -> Look:
         settings, at = self._settings, datetime.now(UTC)
+        leases = [query.lease_name for query in self._queries]
+        modes = {query.lease_name: query.name for query in self._queries if isinstance(query, ModeQuery)}
         try:
-            # An earlier run may have filled other topics, which are behind for as long as their positions are kept.
-            found = status(settings, self._names, recent=True, sinks={query.name for query in self._queries})
+            # Topics and checkpoints of earlier runs fall behind for as long as they exist: nobody fills them.
+            found = status(settings, self._names, recent=True, leases=leases)
+            # Counters have the name of a mode alone, since the application runs one.
+            found = [replace(each, query=modes.get(each.query, each.query)) for each in found]
         except NothingYetError:  # other errors, such as a file that is being edited, keep the last look
             found = []
         sizes: Sequence[TableSize] = ()
@@ -189,9 +195,9 @@ class Monitor:
             sizes = self._sizes.look() if self._streams else ()
         except Exception:  # noqa: BLE001 - a damaged manifest hides no lag
             self.metrics.failed()
-        leases = expiries(settings.state.database, [query.lease_name for query in self._queries])
+        expire = expiries(settings.state.database, leases)
         proofs = [each for each in last_proofs(settings.state.database) if each.stream in self._streams]
-        return Look(at, monotonic() - began, found, sizes, leases, dict(self._state()), proofs)
+        return Look(at, monotonic() - began, found, sizes, expire, dict(self._state()), proofs)
 
     def _state(self) -> Iterator[tuple[str, int]]:
         """Yield the size of the key indexes of silver and of modes, in bytes."""
@@ -199,8 +205,9 @@ class Monitor:
             folder = Path(self._settings.silver.index) / stream
             if folder.is_dir():
                 yield silver_query(stream), folder_size(folder)
-        if not self._streams:
-            yield self._names[0], folder_size(Path(self._settings.home) / "modes")
+        for query in self._queries:
+            if isinstance(query, ModeQuery) and (index := query.key_index):
+                yield query.name, folder_size(index)
 
 
 class _Server(ThreadingMixIn, WSGIServer):

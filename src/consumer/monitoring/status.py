@@ -66,22 +66,22 @@ Found = Iterator[tuple[str, QueryStatus]]
 
 
 def status(
-    settings: Settings, names: Sequence[str], *, recent: bool = False, sinks: Collection[str] | None = None
+    settings: Settings, names: Sequence[str], *, recent: bool = False, leases: Collection[str] | None = None
 ) -> list[QueryStatus]:
     """Return the status of the queries of streams and modes; if none is named, of all that have tables or have run.
 
     With `recent`, a prefix on S3 is listed from its newest known keys on: a running consumer finds the other files.
-    Of the sinks, only those in `sinks` count; by default, all that have a position.
+    Of the sinks and modes, only those with these leases count; by default, all that have a position or a checkpoint.
     """
     modes = [mode for mode in ModeName if mode in names or not names]
-    found = list(_of_modes(settings, modes))
+    found = list(_of_modes(settings, modes, leases))
     streams = [name for name in names if name not in modes]
     if names and not streams and not found:
         raise NothingYetError(f"{' and '.join(modes)} has not run yet.", f"Run `consumer run {modes[0]}`.")
     if streams or not names:
         found = [*_of_streams(settings, streams, needed=not found, recent=recent), *found]
-    if sinks is not None:
-        found = [(lease, each) for lease, each in found if lease != sink_lease(each.query) or each.query in sinks]
+    if leases is not None:
+        found = [(lease, each) for lease, each in found if lease != sink_lease(each.query) or lease in leases]
     database = settings.state.database
     failed = failures(database)
     return [_with_state(each, state_of(database, lease), failed.get(lease)) for lease, each in found]
@@ -98,10 +98,12 @@ def _with_state(query: QueryStatus, held: QueryState, failure: str | None) -> Qu
     return query if failure is None else replace(query, state=Doing.FAILED, problem=failure)
 
 
-def _of_modes(settings: Settings, modes: Sequence[ModeName]) -> Found:
+def _of_modes(settings: Settings, modes: Sequence[ModeName], leases: Collection[str] | None) -> Found:
     """Yield the modes that have run and still have a checkpoint, from checkpoints and topics."""
     for mode in modes:
         for root in modes_with_leases(settings.state.database, mode):
+            if leases is not None and mode_lease(mode, root) not in leases:
+                continue
             try:
                 found = _of_mode(settings, mode, root)
             except LakeproofError as error:

@@ -1,6 +1,7 @@
 """The query of a mode on Kafka alone: it runs its layer without a catalog."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,11 @@ class ModeQuery(LayerQuery):
     def __init__(self, settings: Settings, mode: Mode, trigger: Trigger) -> None:
         self._mode = ModeLayer(settings, mode, to_the_end=trigger.available_now)
         super().__init__(settings, self._mode, trigger)
+
+    @property
+    def key_index(self) -> Path | None:
+        """Folder of the index of ids; None before the checkpoint is read."""
+        return self._mode.key_index
 
     def prepare(self) -> None:
         """Check that topics, folders and checkpoint fit together."""

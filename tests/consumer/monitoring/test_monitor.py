@@ -32,6 +32,7 @@ from tests.servers import KafkaServer, free_port
 from consumer.asked import asked_to_run
 from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
+from consumer.modes.checkpoint import Checkpoint
 from consumer.monitoring.metrics import OTHER, Look, Metrics
 from consumer.monitoring.monitor import _SHARE, Monitor, monitored
 from consumer.monitoring.query_status import Doing, QueryStatus
@@ -48,11 +49,13 @@ from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
 from lakeproof.kafka.modes import ModeName, mode_of
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.kafka.topic import Topic
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
-from lakeproof.state.lease import Lease
+from lakeproof.state.lease import Lease, lease, mode_lease
 from lakeproof.state.proofs import Proof, ProofKind, ProofOutcome, record
-from lakeproof.state.sink_positions import SinkPosition, SinkPositions
+from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 from lakeproof.tables.schemas import ensure_tables
 
 ROOT = Path(__file__).parents[3]
@@ -292,18 +295,29 @@ def test_the_metrics_of_a_mode(
     own = {"LAKE_DEDUPE_TOPIC": topic, "LAKE_DEDUPE_PARQUET": tmp_path / "out"}
     settings = watched(changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, **own))
     mode = mode_of(ModeName.DEDUPE, settings)
+    # Another checkpoint of the mode, which nobody uses any longer.
+    retired = f"{mode.checkpoint}-retired"
+    with lease(settings.state.database, mode_lease(ModeName.DEDUPE, retired)):
+        topic_id, partitions = Topic(settings.kafka, topic).identity()
+        start = Offsets.of(topic, dict.fromkeys(partitions, 0))
+        Checkpoint(retired, settings.s3).create(mode, topic_id, start)
+    assert len(status(settings, ["dedupe"])) == 1
+    index = settings.home / "modes" / "retired"
+    index.mkdir(parents=True)
+    (index / "keys").write_bytes(bytes(1 << 24))
 
     def look(address: str) -> None:
-        name = f"dedupe {mode.checkpoint}"
         until(lambda: "\nconsumer_lag{" in get(address, "/metrics")[1])
         # The first metrics may precede the micro-batch.
-        until(lambda: Scrape(get(address, "/metrics")[1])("lag", query=name, unit="messages") == 0)
+        until(lambda: Scrape(get(address, "/metrics")[1])("lag", query="dedupe", unit="messages") == 0)
         found = Scrape(get(address, "/metrics")[1])
+        assert found.of("lag", "query").keys() == found.of("query_state", "query").keys() == {"dedupe"}
+        assert len(status(settings, ["dedupe"])) == 2
         for outcome in ("messages", "kept", "duplicates"):
             assert found("rows_total", query="dedupe", outcome=outcome) == (2 if outcome == "messages" else 1)
-        assert found("lag_seconds", query=name) == 0
-        assert found("state_bytes", query="dedupe") > 0
-        assert found("lease_expires_timestamp_seconds", lease=name) > time.time()
+        assert found("lag_seconds", query="dedupe") == 0
+        assert 0 < found("state_bytes", query="dedupe") < 1 << 24
+        assert found("lease_expires_timestamp_seconds", lease=f"dedupe {mode.checkpoint}") > time.time()
         assert get(address, "/readyz") == (200, '{"status": "ready"}')
 
     scraped(settings, "dedupe", [ModeQuery(settings, mode, NOW)], session_of, look)
@@ -421,6 +435,7 @@ def test_a_topic_that_is_no_longer_filled_is_neither_stale_nor_failed(lake_setti
         positions.record(f"{table}-to-{topic}", table, SinkPosition("t", topic, marker), None)
     query = Still()
     query.name = f"{table}-to-new"
+    query.lease_name = sink_lease(query.name)
     monitor = Monitor(lake_settings, [query], ["events"], available_now=False)
     monitor._look()
     assert monitor.metrics.looks.newest
