@@ -215,7 +215,7 @@ class _Batches:
             for letter in held.get(position, ()):
                 if letter is None or letter == _REMOVED:
                     continue
-                if letter[0] != unit and not _is_too_large(*letter, unit, self._limits.record_bytes):
+                if letter[0] != unit and not _is_too_large(*letter):
                     add(name, OTHER_BYTES, 1, [place(batch.source, position)])
         self._compare_rest(batch, rest, [each for each in held.get(len(units), ()) if each])
         for position in sorted(position for position in held if not 0 <= position <= len(units)):
@@ -232,8 +232,7 @@ class _Batches:
             if rest.strip(_BETWEEN):
                 add(name, OTHER_REST, 1, [place(batch.source, at, f"{len(rest):,} bytes are in no dead letter")])
         elif any(
-            (raw or b"").strip(_BETWEEN) != rest.strip(_BETWEEN)
-            and not (raw is None and len(rest) > self._limits.record_bytes)
+            (raw or b"").strip(_BETWEEN) != rest.strip(_BETWEEN) and not _is_too_large(raw, codes)
             for raw, codes in letters
             if (raw, codes) != _REMOVED
         ):
@@ -262,9 +261,9 @@ def _split(content: bytes) -> tuple[list[bytes], bytes | None]:
     return [picked[position] for position in range(count.count)], None
 
 
-def _is_too_large(raw: bytes | None, codes: str, unit: bytes, most: int) -> bool:
-    """Return whether a unit is a dead letter without bytes because it is too large."""
-    return raw is None and Reason.RECORD_TOO_LARGE in codes and len(unit) > most
+def _is_too_large(raw: bytes | None, codes: str) -> bool:
+    """Return whether a dead letter has no bytes because they were too large; the limit may be another one today."""
+    return raw is None and (Reason.RECORD_TOO_LARGE in codes or Reason.BATCH_TOO_LARGE in codes)
 
 
 def _grouped(listed: Sequence[tuple[str, int]]) -> Iterator[list[str]]:

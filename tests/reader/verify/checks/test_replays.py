@@ -22,6 +22,7 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings, settings_of
 from lakeproof.state.database import open_database
 from reader.cli import app
+from reader.verify.checks.replays import OTHER_BYTES, OTHER_REST
 from reader.verify.tables import accounts
 
 
@@ -410,6 +411,16 @@ def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureReques
     world.drop(TABLES.bronze, world.of("cut", 0))
     report = world.verify()
     assert any(each["finding"] == "records of a batch that were left behind" for each in report["replays"]["findings"])
+
+
+def test_the_limit_of_records_may_have_been_raised_since_a_salvage(world: World) -> None:
+    reasons = [{"code": code, "path": "$", "detail": ""} for code in ("corrupt_batch", "batch_too_large")]
+    world.change(TABLES.dead_letters, lambda row: row["_attempt"] == 2, raw=None, reasons=reasons)
+    found = {each["finding"] for each in world.verify()["replays"]["findings"]}
+    assert found.isdisjoint({OTHER_BYTES, OTHER_REST})
+    world.change(TABLES.dead_letters, lambda row: row["_attempt"] == 2, raw=None, reasons=reasons[:1])
+    found = {each["finding"] for each in world.verify()["replays"]["findings"]}
+    assert found >= {OTHER_BYTES, OTHER_REST}
 
 
 def world_of(lake: Lake, tmp_path: Path, environment: dict[str, str]) -> World:
