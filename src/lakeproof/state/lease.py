@@ -1,16 +1,17 @@
 """Leases: one consumer per stream.
 
-A consumer renews its lease while it runs. A killed consumer is noticed at once on the same machine, and otherwise when
-its lease expires. Leases avoid wasted work and concurrent checkpoints; exactly-once does not depend on leases but on
-markers, see :mod:`consumer.iceberg.append`.
+A consumer renews its lease while it runs. A killed consumer is noticed at once on the same machine, and from another
+machine or container when its lease expires. Leases avoid wasted work and concurrent checkpoints; exactly-once does not
+depend on leases but on markers, see :mod:`consumer.iceberg.append`.
 """
 
 import platform
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -29,6 +30,7 @@ LEASE_SECONDS = 30.0  # lifetime of a lease without renewal: how long a dead mac
 
 _GIVEN_BACK = 0.0
 _RENEWALS = 6  # per lifetime, so that some may fail without loss of the lease
+_BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 
 
 def silver_lease(stream: str) -> str:
@@ -128,11 +130,11 @@ class Lease:
         self._holder = uuid.uuid4().hex
 
     def take(self) -> None:
-        """Take the lease if it is free, expired, or held by a dead process of this machine."""
+        """Take the lease if it is free, expired, or held by a dead process of this machine or container."""
         me = psutil.Process()
         mine = {
             "holder": self._holder,
-            "host": platform.node(),
+            "host": this_host(),
             "pid": me.pid,
             "started": me.create_time(),
             "expires_at": time.time() + LEASE_SECONDS,
@@ -146,7 +148,7 @@ class Lease:
                     raise self._held("another consumer", LEASE_SECONDS) from None
                 return
             if _is_held(row):
-                raise self._held(f"process {row.pid} on {row.host}", row.expires_at - time.time())
+                raise self._held(f"process {row.pid} on {row.host.partition(' ')[0]}", row.expires_at - time.time())
             # Compare-and-swap: of two concurrent consumers, only one gets the lease.
             was = LEASES.c.holder == row.holder
             taken = connection.execute(update(LEASES).where(LEASES.c.stream == self._stream, was).values(mine))
@@ -190,12 +192,21 @@ class Lease:
     def _held(self, by: str, seconds: float) -> LeaseHeldError:
         return LeaseHeldError(
             f"The stream {self._stream!r} is already run by {by}.",
-            f"Stop that consumer first. The lease of a machine that died expires within {max(seconds, 1):.0f} s.",
+            "Stop that consumer first. The lease of a machine or container that died expires within "
+            f"{max(seconds, 1):.0f} s.",
         )
 
 
+def this_host() -> str:
+    """Return the name of the machine, its boot and its namespace of processes: containers may share a name."""
+    found = [platform.node()]
+    with suppress(OSError):  # not Linux
+        found += [_BOOT.read_text().strip(), str(_PROCESSES.stat().st_ino)]
+    return " ".join(found)
+
+
 def _is_held(row: Row[Any]) -> bool:
-    is_gone = row.host == platform.node() and not _lives(row.pid, row.started)
+    is_gone = row.host == this_host() and not _lives(row.pid, row.started)
     return bool(row.expires_at > time.time()) and not is_gone
 
 

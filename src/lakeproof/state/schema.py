@@ -162,6 +162,7 @@ LEASES = Table(
     _metadata,
     Column("stream", String, primary_key=True),
     Column("holder", String, nullable=False),
+    # The name; on Linux followed by the id of the boot and of the namespace in which `pid` has a meaning.
     Column("host", String, nullable=False),
     Column("pid", Integer, nullable=False),
     Column("started", Float, nullable=False),

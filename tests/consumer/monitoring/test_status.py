@@ -46,7 +46,7 @@ from lakeproof.settings import Settings
 from lakeproof.state.database import open_database, transaction
 from lakeproof.state.failures import clear_failures, record_failure
 from lakeproof.state.landing_log import LandingLog
-from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease
+from lakeproof.state.lease import alerts_lease, gold_lease, lease, mode_lease, this_host
 from lakeproof.state.schema import LEASES
 from lakeproof.state.sink_positions import SinkPosition, SinkPositions, sink_lease
 from lakeproof.storage.local import local_path
@@ -181,7 +181,7 @@ def kill(settings: Settings, name: str) -> None:
     """Leave a lease behind, as a consumer that was killed a moment ago."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    row = {"holder": "h", "host": os.uname().nodename, "pid": dead.pid, "started": 1.0, "expires_at": time.time() + 30}
+    row = {"holder": "h", "host": this_host(), "pid": dead.pid, "started": 1.0, "expires_at": time.time() + 30}
     with transaction(open_database(settings.state.database)) as connection:
         connection.execute(LEASES.delete().where(LEASES.c.stream == name))
         connection.execute(insert(LEASES), row | {"stream": name})

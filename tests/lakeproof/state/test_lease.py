@@ -1,5 +1,8 @@
 """The lease: one consumer for each stream, and a dead one blocks no other."""
 
+import os
+import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +17,7 @@ from lakeproof.errors import UnavailableError
 from lakeproof.state import lease as module
 from lakeproof.state.database import transaction
 from lakeproof.state.lease import Lease, LeaseHeldError, QueryState, expiries, lease, state_of
+from lakeproof.state.schema import LEASES
 
 HOLD = """
 import sys, time
@@ -60,6 +64,57 @@ def test_a_killed_consumer_blocks_nobody(database: str, holder: "subprocess.Pope
     holder.wait()
     with lease(database, "events"):
         pass
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="Linux has namespaces")
+def test_a_consumer_in_another_container_of_the_same_name_keeps_its_lease(
+    database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its process id has no meaning here, so only its lease says whether it lives."""
+    other = tmp_path / "pid"
+    other.touch()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(module, "_PROCESSES", other)
+        elsewhere.setattr(psutil.Process, "create_time", lambda _: 1.0)
+        module.Lease(module.open_database(database), "events").take()
+    assert state_of(database, "events") is QueryState.RUNNING
+    with pytest.raises(LeaseHeldError) as refused:
+        module.Lease(module.open_database(database), "events").take()
+    assert f"by process {os.getpid()} on {platform.node()}." in refused.value.message
+    now = time.time() + module.LEASE_SECONDS + 1
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now))
+    assert state_of(database, "events") is QueryState.DIED
+    module.Lease(module.open_database(database), "events").take()
+
+
+def test_a_consumer_in_another_namespace_of_processes_keeps_its_lease(database: str) -> None:
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
+        pytest.skip("this kernel, or the container of the test, allows no namespaces")
+    program = [*command, sys.executable, "-c", HOLD, database]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            assert state_of(database, "events") is QueryState.RUNNING
+            with pytest.raises(LeaseHeldError, match=f"by process 1 on {platform.node()}"), lease(database, "events"):
+                pass
+        finally:
+            process.kill()
+
+
+def test_a_lease_of_an_earlier_version_is_held_until_it_expires(database: str) -> None:
+    """It has only the name of the machine, which may be that of two containers."""
+    held = module.Lease(module.open_database(database), "events")
+    held.take()
+    with transaction(held._engine) as connection:
+        connection.execute(LEASES.update().values(host=platform.node(), started=1.0))
+    assert state_of(database, "events") is QueryState.RUNNING
+    with pytest.raises(LeaseHeldError, match=f"by process {os.getpid()} on {platform.node()}"):
+        module.Lease(module.open_database(database), "events").take()
+    held.check()
+    held.give_back()
+    module.Lease(module.open_database(database), "events").take()
 
 
 def test_given_back_it_is_free_at_once(database: str) -> None:
