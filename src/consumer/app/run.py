@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cache, partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -35,8 +36,10 @@ from consumer.removal.retain_files import Retained
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.history.apply import adopt
 from lakeproof.kafka.modes import Mode
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 
 
 def run_streams(
@@ -131,8 +134,14 @@ def run_rebuild(asked: Asked) -> str:
     """Fill a layer again; return a line that describes the result."""
     settings = asked.settings
     layer = next(each for each in layers_of(asked) if each.tables)
+
+    def adopt_contract(catalog: Catalog) -> None:
+        adopt(catalog, settings, layer.stream, ContractLog(settings.state.database))
+
+    session = partial(start_session, settings, f"lakeproof rebuild {layer.tables[-1]}")
     try:
-        return rebuild(settings, layer, partial(start_session, settings, f"lakeproof rebuild {layer.tables[-1]}"))
+        # A product follows the contract under which silver was filled.
+        return rebuild(settings, layer, session, adopt_contract if asked.silver else None)
     except (Py4JError, PySparkException) as error:
         raise explained(error, settings, layer.stream) from error
 

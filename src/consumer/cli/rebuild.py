@@ -23,9 +23,9 @@ def rebuild_layer(
 ) -> None:
     """Fill a layer again from the layer before it, then replace its tables.
 
-    For silver, use this after a change of the primary key, the event time or the horizon in the contract. For gold, use
-    it after a change of the keys, windows or measures of the product, and after a rebuild of silver. Readers see the
-    old tables until the new ones are complete. If the command is interrupted, run it again.
+    For silver, use this after a change of the horizon in the contract. For gold, use it after a change of the keys,
+    windows or measures of the product, and after a rebuild of silver. Readers see the old tables until the new ones are
+    complete. If the command is interrupted, run it again.
     """
     settings = load_settings()
     asked = asked_to_rebuild(settings, LayerName(layer), name)

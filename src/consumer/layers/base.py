@@ -28,6 +28,7 @@ from consumer.iceberg.append import OpenTable, append_once
 from consumer.iceberg.data_files import DataFile
 from consumer.iceberg.marker import Marker, MarkerLostError
 from consumer.iceberg.upsert import OldRows, upsert_once
+from lakeproof.errors import LakeproofError
 from lakeproof.state.lease import Lease
 
 log = structlog.get_logger()
@@ -37,6 +38,10 @@ Totals = dict[str, Any]
 """Values to log for a micro-batch."""
 Commit = Callable[[], object]
 Commits = Generator[Commit, None, Totals]
+
+
+class OldRulesError(LakeproofError):
+    """The rows of a layer's tables follow rules that have changed since: only a rebuild helps."""
 
 
 class Computing(ABC, Generic[WorkT]):

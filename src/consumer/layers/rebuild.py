@@ -5,38 +5,57 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.layers.base import Layer, take
+from consumer.iceberg.marker import MarkerLostError
+from consumer.layers.base import Layer, OldRulesError, take
 from lakeproof.catalog import catalog_errors, open_catalog, replace_tables
 from lakeproof.errors import UsageError
 from lakeproof.references import GoneError, is_sql, newest_metadata, swap_metadata
 from lakeproof.settings import Settings
-from lakeproof.state.lease import lease
+from lakeproof.state.lease import Lease, lease
 from lakeproof.tables.names import MARKER, REBUILDING, REPLACED
 
+log = structlog.get_logger()
 
-def rebuild(settings: Settings, layer: Layer[Any], session: Callable[[], SparkSession]) -> str:
+
+def rebuild(
+    settings: Settings,
+    layer: Layer[Any],
+    session: Callable[[], SparkSession],
+    prepare: Callable[[Catalog], object] | None = None,
+) -> str:
     """Fill the tables of a layer again; return a line that describes the result.
 
-    The source may grow meanwhile: the next run of the consumer resumes from the end of the rebuild.
+    `prepare` is called once no other program can fill them. The source may grow meanwhile: the next run of the consumer
+    resumes from the end of the rebuild.
     """
     with lease(settings.state.database, layer.lease_name) as held:
         with catalog_errors():
             catalog = open_catalog(settings)
             if not catalog.table_exists(layer.source):
                 raise UsageError(f"{layer.source} does not exist yet.", f"Run `consumer run {layer.stream}` first.")
-            beside = layer.beside(_suffix(catalog, layer))
+            if prepare:
+                prepare(catalog)
+            if not layer.resumes:
+                drop_begun(catalog, layer)
+            begun = _begun_suffixes(catalog, layer.tables[-1])
+            beside = layer.beside(begun[-1] if begun else new_suffix())
             is_filled = _is_replacing(catalog, beside.tables)
         if not is_filled:
             spark = session()
-            with catalog_errors():
-                beside.prepare(catalog)
-            beside.open(spark)
-            with closing(beside):
-                while take(beside, spark, held):
-                    pass
+            try:
+                _fill(catalog, beside, spark, held)
+            except (MarkerLostError, OldRulesError) as error:
+                if not begun:
+                    raise
+                log.warning("an interrupted rebuild cannot be continued and starts again", why=error.message)
+                with catalog_errors():
+                    drop_begun(catalog, layer)
+                beside = layer.beside(new_suffix())
+                _fill(catalog, beside, spark, held)
         with catalog_errors():
             pairs = zip(beside.tables, layer.tables, strict=True)
             replacing = {new: name for new, name in pairs if catalog.table_exists(new)}
@@ -66,13 +85,13 @@ def drop_begun(catalog: Catalog, layer: Layer[Any]) -> None:
             catalog.drop_table(name + suffix)
 
 
-def _suffix(catalog: Catalog, layer: Layer[Any]) -> str:
-    """Return the suffix of the new tables; drop tables of an interrupted rebuild that cannot be continued."""
-    if layer.resumes:
-        found = _begun_suffixes(catalog, layer.tables[-1])
-        return found[-1] if found else new_suffix()
-    drop_begun(catalog, layer)
-    return new_suffix()
+def _fill(catalog: Catalog, beside: Layer[Any], spark: SparkSession, held: Lease) -> None:
+    with catalog_errors():
+        beside.prepare(catalog)
+    beside.open(spark)
+    with closing(beside):
+        while take(beside, spark, held):
+            pass
 
 
 def _mark_replaced(catalog: Catalog, name: str, by: str) -> None:

@@ -20,7 +20,7 @@ from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
 from consumer.iceberg.scan import Scan, parts_of
 from consumer.iceberg.tasks import write_batches
-from consumer.layers.base import Commits, Layer, append
+from consumer.layers.base import Commits, Layer, OldRulesError, append
 from consumer.layers.silver.compared import announce, bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.layers.silver.shuffle import decide_in_tasks, parts_to_decide, survey
@@ -120,7 +120,7 @@ class SilverLayer(Layer[_Work]):
         kept, conflicts = self._open(spark, self._names.kept), self._open(spark, self._names.conflicts)
         done, begun = kept.newest(), conflicts.newest()
         if done and kept.property(HASH_KIND) != CONTENT_HASH_KIND:
-            raise LakeproofError(
+            raise OldRulesError(
                 f"{kept.name} was filled by another version of lakeproof, whose content hashes differ.",
                 rebuild_silver_hint(self.stream),
             )
@@ -302,7 +302,7 @@ def _check_unchanged(before: Contract, now: Contract) -> None:
         return contract.primary_key, contract.event_time, contract.silver and contract.silver.horizon
 
     if meaning(before) != meaning(now):
-        raise LakeproofError(
+        raise OldRulesError(
             f"silver.{now.stream} was filled under contract {before.version}, which has another primary key, event "
             f"time or horizon than {now.version}.",
             f"Restore them in the contract. Or: {rebuild_silver_hint(now.stream)}",

@@ -25,10 +25,12 @@ from tests.operations.pieces import Piece, lose
 from tests.selection import first_by_default, grid
 
 from consumer.app.repair import reset
+from consumer.app.run import run_rebuild
+from consumer.asked import LayerName, asked_to_rebuild
 from consumer.iceberg.memory import MEMORY
 from consumer.layers.rebuild import rebuild
 from lakeproof.catalog import open_catalog
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
@@ -293,6 +295,30 @@ def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
     check(lake_settings)
 
 
+def with_horizon(settings: Settings, folder: Path, version: str, horizon: str) -> Settings:
+    """Return a lake whose contract has another horizon; `folder` is for the contract."""
+    folder.mkdir()
+    text = (settings.contracts / "events.yaml").read_text().replace("version: 1.1.0", f"version: {version}")
+    custom = f"customProperties:\n  - property: silverHorizon\n    value: {horizon}\n"
+    (folder / "events.yaml").write_text(text.replace("customProperties:\n", custom, 1))
+    return changed(settings, LAKE_CONTRACTS=str(folder))
+
+
+def apply(settings: Settings) -> None:
+    """Apply the contract of a lake."""
+    catalog = open_catalog(settings)
+    carry_out(catalog, plan(catalog, settings, "events"), ContractLog(settings.state.database))
+
+
+def read_bronze_again(settings: Settings, drain: Drain) -> None:
+    """Drop the tables of bronze, and read all files again."""
+    catalog = open_catalog(settings)
+    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
+        catalog.drop_table(table)
+    reset(settings, "events")
+    drain(settings)
+
+
 @pytest.mark.all
 def test_another_horizon_is_refused_until_silver_is_rebuilt(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
@@ -303,16 +329,9 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
         drain_directly(lake_settings)
         decide_all(spark, lake_settings)
     before = check(lake_settings)
-    folder = tmp_path / "contracts"
-    folder.mkdir()
-    text = (lake_settings.contracts / "events.yaml").read_text()
-    text = text.replace("version: 1.1.0", "version: 1.2.0").replace(
-        "customProperties:\n", "customProperties:\n  - property: silverHorizon\n    value: unbounded\n", 1
-    )
-    (folder / "events.yaml").write_text(text)
-    settings = changed(lake_settings, LAKE_CONTRACTS=str(folder))
-    catalog, log = open_catalog(settings), ContractLog(settings.state.database)
-    carry_out(catalog, plan(catalog, settings, "events"), log)
+    settings = with_horizon(lake_settings, tmp_path / "contracts", "1.2.0", "unbounded")
+    catalog = open_catalog(settings)
+    apply(settings)
     land(settings, "5.json", ("e", NOON, "x"))
     drain_directly(settings)
     with pytest.raises(LakeproofError, match="another primary key, event time or horizon") as refused:
@@ -329,6 +348,83 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     check(settings)
     names = {name for _, name in catalog.list_tables("silver")}
     assert names == {"events", "events_conflicts", "events_late"}
+
+
+@pytest.mark.parametrize(
+    ("appends", "since"),
+    [
+        pytest.param(4, "another horizon", id="after the first micro-batch, another horizon"),
+        pytest.param(1, "another horizon", id="in the first micro-batch, another horizon", marks=pytest.mark.all),
+        pytest.param(4, "another bronze", id="after the first micro-batch, another bronze", marks=pytest.mark.all),
+    ],
+)
+def test_an_interrupted_rebuild_that_cannot_be_continued_starts_again(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    crash: Callable[[int], None],
+    tmp_path: Path,
+    appends: int,
+    since: str,
+) -> None:
+    spark, lake = session_of(lake_settings), changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1)
+    for first in (True, False):
+        land_some(lake, first=first)
+        drain_directly(lake)
+        decide_all(spark, lake)
+    crash(appends)
+    with pytest.raises(LakeproofError, match="as asked"):
+        rebuild(lake, silver_layer(lake), lambda: spark)
+    if since == "another horizon":
+        lake = with_horizon(lake, tmp_path / "contracts", "1.2.0", "1 day")
+        apply(lake)
+    else:
+        read_bronze_again(lake, drain_directly)
+    rebuild(lake, silver_layer(lake), lambda: spark)
+    check(lake)
+    names = {name for _, name in open_catalog(lake).list_tables("silver")}
+    assert names == {"events", "events_conflicts", "events_late"}
+
+
+def test_a_rebuild_follows_the_file_of_the_contract(
+    lake_settings: Settings,
+    drain_directly: Drain,
+    session_of: SessionOf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spark = session_of(lake_settings)
+    for first in (True, False):
+        land_some(lake_settings, first=first)
+        drain_directly(lake_settings)
+        decide_all(spark, lake_settings)
+    lake = with_horizon(lake_settings, tmp_path / "contracts", "1.2.0", "unbounded")
+    file = lake.contracts / "events.yaml"
+    declared = file.read_text()
+    catalog = open_catalog(lake)
+
+    def snapshots() -> list[object]:
+        names = ("bronze.events", "silver.events", "silver.events_conflicts", "ops.schema_changes")
+        return [catalog.load_table(name).metadata for name in names]
+
+    def rebuild_silver() -> str:
+        return run_rebuild(asked_to_rebuild(lake, LayerName.SILVER, "events"))
+
+    before = snapshots()
+    monkeypatch.setattr("consumer.app.run.start_session", lambda *_: pytest.fail("no session is needed"))
+    file.write_text(declared.replace("required: true\n", "required: true\n        primaryKey: true\n", 1))
+    with pytest.raises(UsageError, match="primary key"):
+        rebuild_silver()
+    assert snapshots() == before
+    file.write_text(declared)
+    monkeypatch.setattr("consumer.app.run.start_session", lambda *_: spark)
+    assert "Rebuilt silver.events" in rebuild_silver()
+    assert "late" not in {verdict for verdict, _ in check(lake).values()}
+    assert off(lake, "events") == []
+    land(lake, "5.json", ("e", NOON, "x"))
+    drain_directly(lake)
+    decide_all(spark, lake)
+    check(lake)
 
 
 @pytest.mark.all
@@ -376,9 +472,9 @@ def test_fields_that_are_renamed_and_dropped(
     assert off(settings) == []
 
 
-def off(settings: Settings) -> list[str]:
+def off(settings: Settings, stream: str = "orders") -> list[str]:
     """Return the findings of verify."""
-    [checked] = verify(settings, "orders", values=True)
+    [checked] = verify(settings, stream, values=True)
     (silver,) = checked.of("silver")
     return [*checked.off, *silver.findings, *silver.problems]
 
@@ -390,11 +486,7 @@ def test_bronze_that_was_read_again_needs_another_silver(
     land_some(lake_settings, first=True)
     drain_directly(lake_settings)
     decide_all(spark, lake_settings)
-    catalog = open_catalog(lake_settings)
-    for table in ("bronze.events", "dead_letters.events", "ledger.events"):
-        catalog.drop_table(table)
-    reset(lake_settings, "events")
-    drain_directly(lake_settings)
+    read_bronze_again(lake_settings, drain_directly)
     with pytest.raises(LakeproofError, match="were dropped since then") as refused:
         decide_all(spark, lake_settings)
     assert "consumer rebuild silver events" in refused.value.hint
