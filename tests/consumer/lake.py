@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.marker import Committed, Marker, property_of
 from lakeproof.catalog import open_catalog
 from lakeproof.settings import Settings
 
@@ -23,3 +24,16 @@ def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
     """Return all rows of a table, read by PyIceberg."""
     found: list[dict[str, Any]] = open_catalog(settings).load_table(table).scan().to_arrow().to_pylist()
     return found
+
+
+def mark(settings: Settings, table: str, query: str, number: int) -> int:
+    """Append nothing to a table, as micro-batch `number` of a query; return the id of the snapshot."""
+    found = open_catalog(settings).load_table(table)
+    found.append(found.schema().as_arrow().empty_table())
+    snapshot = found.current_snapshot()
+    assert snapshot is not None
+    marker = Marker("id", number, "digest", str(number), str(number + 1))
+    committed = Committed(marker, snapshot.snapshot_id, snapshot.sequence_number or 0)
+    with found.transaction() as transaction:
+        transaction.set_properties({property_of(query): committed.as_text()})
+    return snapshot.snapshot_id

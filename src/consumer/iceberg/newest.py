@@ -93,9 +93,9 @@ def _marked(state: TableState, key: str) -> Committed | None:
 
 
 def check_shows(table: "Table", query: str, name: str, end: int) -> None:
-    """Check that a table, read by PyIceberg, has what Spark has seen: the micro-batches of a query before `end`."""
+    """Check that a table, read by PyIceberg, shows what is known: the micro-batches of a query before `end`."""
     newest = newest_marker(python_state(table), query, name)
-    if end > (int(newest.marker.end) if newest else 0):
+    if end > (newest.next_number if newest else 0):
         raise outdated(name)
 
 

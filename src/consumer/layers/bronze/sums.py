@@ -10,6 +10,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from consumer.iceberg.append import OpenTable
+from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan, of_micro_batches, plan, read, spread
 from consumer.layers.base import Append
 from consumer.layers.bronze.ledger import MicroBatch, Sums
@@ -39,7 +41,7 @@ def sums_in_tables(
     def of(commit: Append, sums: Counter[str], fields: Iterable[Field]) -> Counter[str]:
         if commit.was_made:
             return sums
-        return _in_table(spark, settings, commit.table.name, batch.id, tuple(fields), part_of)
+        return _in_table(spark, settings, commit.table, batch.id, tuple(fields), part_of)
 
     return Sums(of(bronze, made.bronze, batch.contract), of(dead_letters, made.dead_letters, ()))
 
@@ -47,18 +49,19 @@ def sums_in_tables(
 def _in_table(
     spark: SparkSession,
     settings: Settings,
-    name: str,
+    filled: OpenTable,
     number: int,
     fields: tuple[Field, ...],
     part_of: Callable[[str], str],
 ) -> Counter[str]:
     with catalog_errors():
-        table = open_catalog(settings).load_table(name)
+        table = open_catalog(settings).load_table(filled.name)
+        check_shows(table, filled.query, filled.name, number + 1)
         renamed = renamed_columns(table.properties)
         # A contract newer than the micro-batch may have renamed columns.
         known = {renamed.get(field.name, field.name): field.name for field in fields}
         columns = {known.get(column.name, column.name): column.name for column in table.schema().fields}
-        scan = plan(table, name, columns, of_micro_batches(number, number + 1))
+        scan = plan(table, filled.name, columns, of_micro_batches(number, number + 1))
     found = Counter[str]()
     for sums in spread(spark, scan, partial(_of_part, fields=fields)):
         for source, value in sums.items():

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from consumer.iceberg.data_files import field_at
 from consumer.iceberg.derivation import Derivation
+from consumer.iceberg.marker import MarkerLostError
 from consumer.iceberg.memory import MEMORY
 from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import (
@@ -30,7 +31,9 @@ from consumer.iceberg.scan import (
 from consumer.layers.silver.content import content_hashes, keys
 from consumer.layers.silver.progress import Range
 from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_SILVER, KEY, Micros
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, DriftPolicy
+from lakeproof.errors import LakeproofError
 from lakeproof.tables.columns import renamed_columns
 from lakeproof.tables.names import (
     CONTENT_HASH,
@@ -54,6 +57,10 @@ def bronze_scan(catalog: Catalog, contract: Contract, taken: Range) -> Scan:
     """Plan a scan of the rows of bronze in a range of micro-batches, with the columns that silver has."""
     name = stream_tables(contract.stream).bronze
     table = catalog.load_table(name)
+    try:
+        check_shows(table, bronze_query(contract.stream), name, taken.end)
+    except MarkerLostError as error:  # nothing that a rebuild of silver would help against
+        raise LakeproofError(error.message, error.hint) from error
     return plan(table, name, _bronze_columns(table, contract), of_micro_batches(taken.start, taken.end))
 
 
