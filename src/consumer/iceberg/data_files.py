@@ -272,4 +272,8 @@ def field_at(columns: Any, path: str) -> Any:
 
 
 def _name(day: int | None) -> str:
-    return NO_DAY if day is None else str(np.datetime64(day, "D"))
+    if day is None:
+        return NO_DAY
+    text = str(np.datetime64(day, "D"))
+    # NumPy pads a year to four characters including its sign; Java expects four digits.
+    return f"-0{text[1:]}" if text.startswith("-") and len(text) == len("-001-01-01") else text

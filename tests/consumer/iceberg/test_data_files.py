@@ -290,3 +290,20 @@ def test_lists_and_maps_have_no_statistics(tmp_path: Path) -> None:
     letter = {"reasons": [{"code": "a", "path": "$", "detail": "b"}], "raw": b"{", "_ingested_at": now}
     found = without_statistics(tmp_path, dead_letter_schema(), "_ingested_at", letter)
     assert {path for path in found if path.startswith("reasons.")} == found >= {"reasons.list.element.code"}
+
+
+@pytest.mark.parametrize(
+    ("day", "name"),
+    [
+        (None, NO_DAY),
+        (-5_000_000, "-11720-06-19"),
+        (-1_084_772, "-1001-12-30"),
+        (-719_780, "-0001-04-24"),
+        (-719_528, "0000-01-01"),
+        (0, "1970-01-01"),
+    ],
+)
+def test_the_year_of_a_day_has_four_digits(day: int | None, name: str) -> None:
+    """Windows of some years may begin before the year 0."""
+    rows = pa.table({"at": pa.array([day], pa.int32()).cast(pa.date32())})
+    assert [found for found, _ in data_files._by_day(rows, "at")] == [name]
