@@ -2,7 +2,8 @@
 
 A file has the windows that became final between two horizons: the first is in its name, the second in its metadata. So
 the files themselves record the progress: the next file begins where the newest one ends, a file appears as a whole or
-not at all, and no two files have the same name.
+not at all, and no two files have the same name. The metadata also identifies the silver table, since another one may
+have other rows in the same windows.
 """
 
 import io
@@ -31,6 +32,7 @@ from lakeproof.storage import open_storage
 from lakeproof.tables.names import gold_query, gold_table
 
 _END = b"lakeproof.end"
+_SILVER = b"lakeproof.silver"  # id of the silver table; missing in files of earlier versions
 _DIGITS = 12
 _LIST_AGAIN_SECONDS = 60
 """How long the files are not listed while the table has no new windows: after a year, there are thousands of them."""
@@ -44,6 +46,7 @@ class _Work:
     file: str
     windows: pa.Table
     horizon: int
+    silver: str  # id of the silver table
 
 
 class FileSink(Layer[_Work]):
@@ -85,7 +88,8 @@ class FileSink(Layer[_Work]):
         if newest.marker == self._complete and monotonic() < self._listed_at + _LIST_AGAIN_SECONDS:
             return None
         self._complete, self._listed_at = None, monotonic()
-        before, horizon = self._end(), int(newest.marker.contents)
+        silver, horizon = newest.marker.checkpoint_id, int(newest.marker.contents)
+        before = self._end(silver)
         if before is not None and horizon < before:
             raise LakeproofError(
                 f"The files in {self._root} have windows that {self._table} has lost: it was restored from an older "
@@ -102,14 +106,14 @@ class FileSink(Layer[_Work]):
             self._empty = before, horizon
             return None
         file = f"{self._product.digest[:_DIGITS]}-{'first' if before is None else before}.parquet"
-        return _Work(file, found, horizon)
+        return _Work(file, found, horizon, silver)
 
     def compute(self, spark: SparkSession, work: _Work) -> Commits:  # noqa: ARG002 - the work has the rows
         """Yield the write of the file, which appears as a whole or not at all."""
 
         def write() -> None:
             with suppress(FileExistsError):  # another consumer wrote it
-                self._storage.write_new(f"{self._root}/{work.file}", _parquet(work.windows, work.horizon))
+                self._storage.write_new(f"{self._root}/{work.file}", _parquet(work))
 
         yield write
         return {"table": self._table, "file": work.file, "windows": work.windows.num_rows}
@@ -122,8 +126,8 @@ class FileSink(Layer[_Work]):
             self._storage.remove(uri)
         return len(starts)
 
-    def _end(self) -> int | None:
-        """Return the horizon of the newest file; None without files."""
+    def _end(self, silver: str) -> int | None:
+        """Return the horizon of the newest file; None without files. Check that it has windows of a silver table."""
         starts: dict[int | None, str] = {}
         for file in self._storage.list():
             if found := _NAME.fullmatch(file.uri.rpartition("/")[2]):
@@ -137,11 +141,18 @@ class FileSink(Layer[_Work]):
             return None
         newest = starts[max(starts, key=lambda start: (start is not None, start or 0))]
         metadata = pq.read_schema(io.BytesIO(self._storage.read(newest))).metadata or {}
+        if metadata.get(_SILVER, silver.encode()) != silver.encode():
+            raise UsageError(
+                f"{self._table} was filled again from a rebuilt silver.{self.stream}: its windows may differ from "
+                f"those in the files in {self._root}.",
+                "If an erasure is unfinished, run it again. Otherwise move the files away: then all are written again.",
+            )
         return int(metadata[_END])
 
 
-def _parquet(rows: pa.Table, end: int) -> bytes:
+def _parquet(work: _Work) -> bytes:
     file = io.BytesIO()
-    marked = rows.replace_schema_metadata({**(rows.schema.metadata or {}), _END: str(end).encode()})
+    own = {_END: str(work.horizon).encode(), _SILVER: work.silver.encode()}
+    marked = work.windows.replace_schema_metadata({**(work.windows.schema.metadata or {}), **own})
     pq.write_table(marked, file, compression="zstd")
     return file.getvalue()
