@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from tests.test_house import PROGRAMS, REQUIREMENTS, ROOT, pinned
 
 _START = """
@@ -118,3 +119,10 @@ def test_it_reaches_for_s3(image: str, command: str, tmp_path: Path) -> None:
     done = program(image, command, tmp_path, **on_closed_s3())
     assert "Could not connect to the endpoint" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_producer_reads_no_ledger(tmp_path: Path) -> None:
+    """Its health check passes beside a catalog, for which its image has no client."""
+    SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db").create_tables()
+    done = program("producer", "lakeproof doctor --for producer", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

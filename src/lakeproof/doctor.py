@@ -118,7 +118,10 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
 
 
 def checks_of_streams(settings: Settings, program: Program) -> list[Check]:
-    """Return checks of each stream's landing zone. They read contracts and ledgers, so programs do not run them."""
+    """Return checks of each stream's landing zone. They read contracts and ledgers, so programs do not run them.
+
+    Those of the producer read no ledger: it writes where settings and contracts say, and has no client of the catalog.
+    """
     if program is Program.COLLECTOR:
         return []
     streams = sorted(file.stem for file in settings.contracts.glob("*.yaml"))
@@ -128,7 +131,7 @@ def checks_of_streams(settings: Settings, program: Program) -> list[Check]:
 def _stream(settings: Settings, stream: str, program: Program) -> str:
     from lakeproof.landing.zone import landing_zone
 
-    zone = landing_zone(settings, stream)
+    zone = landing_zone(settings, stream, {} if program is Program.PRODUCER else None)
     if scheme_of(zone.root) == "s3":
         from lakeproof.storage.s3 import check_bucket
 
