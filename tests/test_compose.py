@@ -90,6 +90,32 @@ def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any], monkeypatc
     assert "LAKE_SPARK_MASTER" in refused.value.hint
 
 
+def _is_consumer(service: Service) -> bool:
+    return (service.get("command") or [])[:2] == ["consumer", "run"]
+
+
+def test_what_runs_forever_returns_with_the_machine(compose: dict[str, Any]) -> None:
+    """Programs exit with 0 on SIGTERM, also when the Docker daemon stops: `on-failure` would leave them stopped."""
+    ends = {"buckets": None, "topic": "on-failure", "duckdb": "no"}
+    for name, service in compose["services"].items():
+        assert service.get("restart") == ends.get(name, "unless-stopped"), name
+
+
+def test_each_consumer_is_healthy_once_it_is_ready(compose: dict[str, Any]) -> None:
+    consumers = {name: service for name, service in compose["services"].items() if _is_consumer(service)}
+    assert consumers.keys() == {"consumer", "consumer-sensors", "consumer-clickstream", "consumer-cluster"}
+    for name, service in consumers.items():
+        port = service["environment"]["LAKE_METRICS"].rpartition(":")[2]
+        assert f"http://localhost:{port}/readyz" in service["healthcheck"]["test"][-1], name
+
+
+def test_the_producer_is_checked_soon(compose: dict[str, Any]) -> None:
+    """`docker compose up --wait` waits for the first check."""
+    check = compose["services"]["producer"]["healthcheck"]
+    assert check["start_interval"] == "5s"
+    assert check["start_period"]
+
+
 def test_its_commands_are_those_that_the_tests_of_a_cluster_run(services: dict[str, Service]) -> None:
     from consumer.cli import app
 
