@@ -155,6 +155,31 @@ def test_the_settings_of_init_are_settings(tmp_path):
     assert (settings.home, settings.landing.uri) == (Path("lake"), "s3://landing")
 
 
+def consumers_started() -> dict[str, list[str]]:
+    """Return the commands that start a consumer, by file or service."""
+    (unit,) = (ROOT / "deploy" / "systemd").glob("lakeproof-consumer@*.service")
+    commands = {unit.name: re.search(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)[1].split()}
+    commands |= {name: service["command"] for name, service in COMPOSE["services"].items() if "command" in service}
+    for document in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "consumer.yaml").read_text()):
+        containers = document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+        commands |= {f"Kubernetes: {each['name']}": each.get("command", []) for each in containers}
+    return {name: words for name, words in commands.items() if words and Path(words[0]).name == "consumer"}
+
+
+def test_every_consumer_that_stays_maintains_its_tables():
+    """Without `--maintain`, snapshots never expire, and the retention of a contract never applies."""
+    commands = consumers_started()
+    assert len(commands) == 6
+    for name, words in commands.items():
+        assert "--maintain" in words, name
+
+
+def test_the_page_about_deployment_keeps_the_password_out_of_git():
+    tracked = subprocess.run(["git", "ls-files", ".env"], cwd=ROOT, capture_output=True, text=True, check=True)
+    page = (ROOT / "docs" / "operations" / "deploy.md").read_text()
+    assert not tracked.stdout or "--env-file FILE" in page
+
+
 def test_compose_itself_loads_the_file():
     loader = ROOT / "target" / "bin" / "compose-go"
     assert loader.is_file(), "run `make setup-test`"
