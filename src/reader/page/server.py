@@ -77,7 +77,8 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int | N
     with server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:
-            yield f"http://{host}:{server.server_port}/" + (f"?token={quote(token)}" if token else "")
+            reached = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not listened on
+            yield f"http://{reached}:{server.server_port}/" + (f"?token={quote(token)}" if token else "")
         finally:
             server.shutdown()
 
