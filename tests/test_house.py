@@ -354,6 +354,21 @@ def test_systemd_runs_commands_that_exist_and_lets_them_end(path):
         assert service["KillMode"] == "mixed"  # Spark's JVM must not get the signal
 
 
+@pytest.mark.parametrize(
+    "path", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+)
+def test_no_page_installs_lakeproof_by_its_name(path):
+    """The package index is asked for a name, also with --find-links, and anybody could register this one."""
+    assert not re.findall(r"pip install .*[\"' ]lakeproof\b(?![-_.\w])", (ROOT / path).read_text(encoding="utf-8"))
+
+
+def test_the_page_about_installing_says_that_nothing_is_released():
+    unreleased = f"## [{PROJECT['version']}] - not released yet" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    said = f"Version {PROJECT['version']} is not released yet: until then, run `deploy/release.sh build`"
+    assert (said in page) == unreleased
+
+
 def test_the_page_about_deployment_names_what_exists():
     """Its commands need root and systemd: only names are checked, and test_wheel.py installs the same wheel."""
     (block,) = blocks("docs/operations/deploy.md", "text")
