@@ -7,10 +7,11 @@ own language.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from lakeproof.catalog import HIDDEN
 from lakeproof.settings import Settings
 
 PASSWORD = "PGPASSWORD"  # noqa: S105 - a variable that Postgres's own tools read
@@ -36,8 +37,8 @@ def referring(settings: Settings) -> Settings:
         if s3.session_token:
             changes["session_token"] = SecretStr(reference("AWS_SESSION_TOKEN"))
     catalog = settings.catalog
-    if has_password(settings):
-        catalog = catalog.model_copy(update={"uri": re.sub(r"(://[^/:@]*):[^@]*@", r"\1@", catalog.uri)})
+    if catalog.kind == "sql":
+        catalog = catalog.model_copy(update={"uri": _without_secrets(catalog.uri)})
     for field in ("token", "credential"):
         if getattr(catalog, field):
             name = str(type(catalog).model_fields[field].alias)
@@ -53,7 +54,9 @@ def referring(settings: Settings) -> Settings:
 
 def has_password(settings: Settings) -> bool:
     """Whether the address of the catalog contains a password."""
-    return settings.catalog.kind == "sql" and urlsplit(settings.catalog.uri).password is not None
+    address = urlsplit(settings.catalog.uri, allow_fragments=False)
+    in_options = "password" in map(_option_name, address.query.split("&"))
+    return settings.catalog.kind == "sql" and (address.password is not None or in_options)
 
 
 def parts(text: str) -> Iterator[str | Variable]:
@@ -74,3 +77,21 @@ def variables(texts: list[str]) -> list[str]:
 def reference(name: str) -> str:
     """Return a reference to a variable."""
     return _MARK.format(name)
+
+
+def _without_secrets(uri: str) -> str:
+    """Remove the password from the address of a database, and refer to variables for its other secret options."""
+    address, _, query = uri.partition("?")
+    options = []
+    for option in filter(None, query.split("&")):
+        name = _option_name(option)
+        if re.search(HIDDEN, name) and name != "password":
+            options.append(f"{name}={reference(f'PG{name.upper()}')}")
+        elif name != "password":
+            options.append(option)
+    address = re.sub(r"(://[^/:@]*):[^/@]*@", r"\1@", address)
+    return f"{address}{'?' * bool(options)}{'&'.join(options)}"
+
+
+def _option_name(option: str) -> str:
+    return unquote(option.partition("=")[0])

@@ -181,7 +181,8 @@ def _source(settings: Settings, served: bool) -> str:
     found = referring(settings)
     if served:
         return f"The lake through `reader serve`, read-only: {served_properties(found)['uri']}"
-    return f"The lake through its own catalog: {found.catalog.uri}"
+    shown = (f"${part.name}" if isinstance(part, Variable) else part for part in parts(found.catalog.uri))
+    return f"The lake through its own catalog: {''.join(shown)}"
 
 
 def _packages(settings: Settings, served: bool) -> str:
@@ -206,6 +207,9 @@ def _open_in_python(settings: Settings, served: bool) -> list[str]:
         if not uses_s3(settings):
             properties = {key: value for key, value in properties.items() if not key.startswith(("s3.", "client."))}
     needs = ["# The password of Postgres is taken from PGPASSWORD."] if not served and has_password(settings) else []
+    if not served and settings.catalog.kind == "sql":
+        names = variables([properties["uri"]])
+        needs += [f"# In the address, {name} is percent-encoded." for name in names]
     return [
         *_imports(properties),
         "from pyiceberg.catalog import load_catalog",
