@@ -35,7 +35,7 @@ from reader.verify.checks.sources import (
 from reader.verify.findings import Finding, Status
 from reader.verify.landed.files import recount, same_size
 from reader.verify.landed.units import Units
-from reader.verify.landed.values import Sample
+from reader.verify.landed.values import Sample, excess
 from reader.verify.tables.accounts import Account, Booking, difference, settle
 from reader.verify.tables.files import Positions, TablesOfFiles
 from reader.verify.tables.layers import marker_in, read_state
@@ -163,8 +163,9 @@ class _Recount:
         }
         due, done = sum(file.size for file in files.values()), 0
         advanced(0, due)
+        self.compared.draw(*self._rows_of(wanted.keys()))
         for group in self._groups(files):
-            sample = self._sample(group)
+            sample = self.compared.of(*self._rows_of(wanted.keys() & group.keys()))
             picked = {
                 name: wanted[name] | (sample.positions(name) if sample else frozenset())
                 for name in wanted.keys() & group.keys()
@@ -197,10 +198,11 @@ class _Recount:
             rows += more
         yield group
 
-    def _sample(self, files: Mapping[str, StoredFile]) -> Sample | None:
+    def _rows_of(self, files: AbstractSet[str]) -> tuple[str, list[object]]:
+        """Return SQL that selects the bronze rows of files, and its parameters."""
         numbers = [self._micro_batch(name) for name in files] or [0]
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"
-        return self.compared.of(condition, [min(numbers), max(numbers), list(files)])
+        return condition, [min(numbers), max(numbers), list(files)]
 
     def _micro_batch(self, name: str) -> int:
         booking = self.tables.bookings.get(name)
@@ -272,7 +274,12 @@ class _Recount:
         ]
         # The ledger's row counts the rows before any replay, and only those are compared here.
         discarded, rows = booking.discarded if booking else 0, self.tables.landed.get(name, Account()).bronze
-        differences = list(sample.differences(name, units.picked, discarded, rows)) if sample else []
+        differences: list[str] = []
+        if sample:
+            found = sample.compare(name, units.picked)
+            self.compared.rows += found.rows
+            is_whole = found.rows == rows
+            differences = [*found.wrong, *excess(len(found.missing), found.missing, discarded, is_whole=is_whole)]
         self.contents[name] = first_of(altered) + first_of(differences)
         self.units[name] = Units(units.count, units.whole)
 

@@ -127,23 +127,24 @@ class Compared:
             # the ledger: another check does that.
             self._where += f" AND NOT {IS_REPLAYED} AND {replays.landed_as_it_is()}"
         self._contracts = contracts_of(scope) if scope.values else {}
+        self._number = scope.sample if scope.values else None
         self._some: Sample | None = None
         self.is_whole = scope.values and scope.sample is None
-        self.rows = 0
-        if scope.values and scope.sample is not None:
-            columns = columns_of(self._contracts)
-            rows = sampled_rows(self._session, self._bronze, columns, self._where, some=scope.sample)
-            self._some = Sample(self._contracts, rows)
-            self.rows = len(self._some)
+        self.rows = 0  # compared so far
+
+    def draw(self, condition: str, parameters: Sequence[object]) -> None:
+        """Draw the random sample, if one is wanted, from the sources that a condition selects: those to be read."""
+        if self._number is not None:
+            self._some = self._rows(condition, parameters, self._number)
 
     def of(self, condition: str, parameters: Sequence[object]) -> Sample | None:
         """Return the rows to compare for the sources that a condition selects."""
-        if not self.is_whole:
-            return self._some
+        return self._rows(condition, parameters) if self.is_whole else self._some
+
+    def _rows(self, condition: str, parameters: Sequence[object], some: int | None = None) -> Sample:
         columns, where = columns_of(self._contracts), f"{condition} AND {self._where}"
-        found = Sample(self._contracts, sampled_rows(self._session, self._bronze, columns, where, parameters))
-        self.rows += len(found)
-        return found
+        rows = sampled_rows(self._session, self._bronze, columns, where, parameters, some)
+        return Sample(self._contracts, rows)
 
 
 def columns_of(contracts: Mapping[str, Contract]) -> list[str]:

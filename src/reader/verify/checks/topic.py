@@ -67,10 +67,11 @@ def check(scope: Scope) -> tuple[Result, ...]:
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
     compared = Compared(scope, replays)
-    recount = _Recount(settings.limits, tables, recorded.topic, compared)
     taken = {partition: _taken(recorded.start, accounted, partition) for partition in partitions}
     unread = _unread(scope, taken)
     ranges = {partition: _left(unread.get(partition, []), extents[partition]) for partition in partitions}
+    compared.draw(*_rows_of(recorded.topic, ranges))
+    recount = _Recount(settings.limits, tables, recorded.topic, compared)
     due, done = sum(max(end - first, 0) for each in ranges.values() for first, end in each), 0
     contents: dict[int, list[str]] = {partition: [] for partition in partitions}
     for partition in partitions:
@@ -152,6 +153,7 @@ class _Recount:
             ]
             if self._sample and sampled:
                 compared = self._sample.compare(source, found.picked)
+                self._compared.rows += compared.rows
                 told += [f"offset {offset:,}: {text}" for text in compared.wrong]
                 told += self._missing.add(offset, compared)
         self._tables.expect(partition, counts)
@@ -183,6 +185,18 @@ class _Recount:
         condition = f"{MICRO_BATCH_ID} BETWEEN ? AND ? AND {SOURCE} >= ? AND {SOURCE} < ?"
         self._sample = self._compared.of(condition, [*self._tables.micro_batches(partition, first, end), low, high])
         self._sampled = (partition, end)
+
+
+def _rows_of(topic: str, ranges: Mapping[int, Sequence[Range]]) -> tuple[str, list[str]]:
+    """Return SQL that selects the bronze rows of messages, from the first to the last range of each partition."""
+    parameters = [
+        source_name(topic, partition, offset)
+        for partition, spans in ranges.items()
+        if spans
+        for offset in (spans[0][0], spans[-1][1])
+    ]
+    selected = [f"{SOURCE} >= ? AND {SOURCE} < ?"] * (len(parameters) // 2)
+    return f"({' OR '.join(selected) or 'false'})", parameters
 
 
 def _units(message: Message, wanted: AbstractSet[int], most: int, *, is_whole: bool) -> Units:

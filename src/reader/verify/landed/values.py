@@ -103,18 +103,6 @@ class Sample:
         """Return the positions of the sampled rows of a source."""
         return frozenset(self._places.get(source, ()))
 
-    def differences(
-        self, source: str, units: Mapping[int, bytes], discarded: int = 0, rows: int | None = None
-    ) -> Iterator[str]:
-        """Yield a message for each value of a source that differs between bronze and the landed `units`.
-
-        If all `rows` of the source were compared, the number of missing values must equal `discarded`, the ledger's
-        number; otherwise, it must not exceed that.
-        """
-        found = self.compare(source, units)
-        yield from found.wrong
-        yield from excess(len(found.missing), found.missing, discarded, is_whole=found.rows == rows)
-
     def compare(self, source: str, units: Mapping[int, bytes]) -> Differences:
         """Compare the rows of a source with the landed `units`; a row whose unit is missing is not compared."""
         found = Differences()

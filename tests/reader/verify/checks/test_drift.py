@@ -259,6 +259,17 @@ def test_each_range_of_a_topic_is_missing_what_it_has_discarded(of_topic: tuple[
         assert [text for text in said if text not in details[source]] == [], (name, details)
 
 
+def test_a_sample_is_of_messages_that_are_read(of_topic: tuple[TopicLake, Verify], kafka: KafkaServer) -> None:
+    lake, verify = of_topic
+    lake.edit(LEDGER, booked(FIRST, 0))
+    lake.edit(BRONZE, nulls(5))
+    kafka.delete_records(lake.topic, 0, 5)
+    kafka.delete_records(lake.topic, 1, 1)
+    exit_code, details = verify("--sample", "1")
+    assert exit_code == 1
+    assert "offset 5: unit 0: properties is null in bronze" in "\n".join(details["0"])
+
+
 @pytest.mark.all
 def test_a_part_of_a_range_may_lack_discarded_values(of_topic: tuple[TopicLake, Verify], kafka: KafkaServer) -> None:
     lake, verify = of_topic

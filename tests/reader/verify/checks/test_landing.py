@@ -109,6 +109,27 @@ def test_a_clean_lake(lake: Lake, verify: Verify, reader: Run) -> None:
     assert "Nothing is lost or doubled so far. 8 rows of bronze are not decided in silver yet." in done.stdout
 
 
+def test_a_sample_is_of_files_that_are_read(lake_settings: Settings, verify: Verify) -> None:
+    made = Lake(lake_settings)
+    made.land({"few.json": array(event(0)), "many.json": array(*map(event, range(1, 100)))})
+    made.consume()
+    made.remove("many.json")
+
+    def change(rows: list[Row]) -> None:
+        (row,) = [row for row in rows if row["user_id"] == "u0"]
+        row["event_id"] = "another"
+
+    made.edit(BRONZE, change)
+    report = verify(made, "--sample", "1")
+    assert (report.exit_code, report.sources) == (1, {"few.json": "changed", "many.json": "expired"})
+    assert "another" in report.details("few.json")
+    assert report.stream["sampled_rows"] == 1
+    made.remove("few.json")
+    for arguments in (["--sample", "1"], ["--values"]):
+        report = verify(made, *arguments)
+        assert (report.exit_code, report.stream["sampled_rows"]) == (0, 0)
+
+
 def plant(source: str, position: int, **changes: Any) -> Callable[[Lake], None]:
     """Add a row to bronze."""
 
