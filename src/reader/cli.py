@@ -25,6 +25,10 @@ app = application(
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 
+_PAGE = Path("lake.html")
+_EVERY = 60.0  # seconds
+
+
 def _settings() -> Settings:
     settings = load_settings()
     check_environment(settings, Program.READER)
@@ -200,7 +204,10 @@ def page(
             metavar="[STREAM...]", help="Names of streams. Default: all streams with tables.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")] = Path("lake.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"File to write. Default: {_PAGE}.", show_default=False),
+    ] = None,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve the page instead of writing it. It refreshes after each commit.")
     ] = False,
@@ -227,6 +234,8 @@ def page(
     unit went, with the SQL of each number, reasons with examples, freshness, the last proof, data products, contract,
     micro-batches and tables.
     """
+    if serve and out is not None:
+        raise UsageError("--serve cannot be used with --out.", "Remove one of them.")
     settings = _settings()
     if serve:
         from reader.page.server import run_page
@@ -235,7 +244,7 @@ def page(
         return
     from reader.page.command import write_page
 
-    write_page(settings, stream or (), out)
+    write_page(settings, stream or (), out or _PAGE)
 
 
 @app.command()
@@ -244,9 +253,13 @@ def verify(
         str | None, typer.Argument(help="Name of the stream. Default: all streams with tables.", show_default=False)
     ] = None,
     only_new: Annotated[
-        bool,
-        typer.Option("--new/--all", help="Prove only what is new since the last clean proof, or everything."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--new/--all",
+            help="Prove only what is new since the last clean proof, or everything, which is the default.",
+            show_default=False,
+        ),
+    ] = None,
     values: Annotated[
         bool,
         typer.Option("--values", help="Also compare the values of all bronze rows that are read with what landed."),
@@ -259,8 +272,14 @@ def verify(
         bool, typer.Option("--follow", help="Prove what is new every --every seconds, with a line for each proof.")
     ] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="With --follow: seconds between the starts of proofs.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help=f"With --follow: seconds between the starts of proofs. Default: {_EVERY:g}.",
+            show_default=False,
+        ),
+    ] = None,
     receipts: Annotated[
         Path | None,
         typer.Option(
@@ -301,18 +320,28 @@ def verify(
     from reader.verify.driver import verify as verify_streams
     from reader.verify.report import write_report
 
+    _check_options_of_verify(only_new=only_new, follow=follow, every=every, receipts=receipts)
     settings = load_settings()
     warn_of_tables(settings)
     values = values or sample is not None
     if follow:
         from reader.verify.follow import follow as follow_streams
 
-        if receipts:
-            raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
-        raise typer.Exit(follow_streams(settings, stream, every, report_format, values, sample))
+        raise typer.Exit(follow_streams(settings, stream, every or _EVERY, report_format, values, sample))
     found = verify_streams(settings, stream, values, receipts, ProofKind.NEW if only_new else ProofKind.ALL, sample)
     write_report(found, report_format, sys.stdout)
     raise typer.Exit(not all(verification.clean for verification in found))
+
+
+def _check_options_of_verify(
+    *, only_new: bool | None, follow: bool, every: float | None, receipts: Path | None
+) -> None:
+    if not follow and every is not None:
+        raise UsageError("--every is for --follow.", "Add --follow.")
+    if follow and receipts:
+        raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
+    if follow and only_new is False:
+        raise UsageError("--follow proves only what is new, so it cannot be used with --all.", "Remove one of them.")
 
 
 @app.command()

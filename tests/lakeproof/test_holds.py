@@ -198,6 +198,7 @@ def test_the_command(catalog: Catalog, lake_settings: Settings, tmp_path: Path) 
     for arguments, message in {
         (NAME, "--for", "6h"): "--as is missing",
         (NAME, "--as", "report"): "Expected either --for or --until",
+        (NAME, "--as", "report", "--for", "6h", "--release"): "--release cannot be used with --for",
         (NAME, "--as", "report", "--for", "6"): "Expected a duration",
         (NAME, "--as", "report", "--until", "2026-11-22"): "--until: expected a time",
         (NAME, "--as", "report", "--until", "2020-11-22T06:00:00Z"): "is in the past",

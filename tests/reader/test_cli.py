@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.reader.lake import Run
+from typer.testing import CliRunner
 
 from lakeproof.addresses import sqlite_path
+from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
+from reader.cli import app
 
 QUERY = (
     "SELECT event_id, event_timestamp, properties FROM bronze.events WHERE event_id IN ('e0', 'e1') ORDER BY event_id"
@@ -123,3 +126,21 @@ def test_help_names_every_command(local_lake: Settings, reader: Run) -> None:
     assert done.returncode == 0
     for command in ("sql", "shell", "tables", "summary"):
         assert command in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "--follow", "--all"], "--follow proves only what is new"),
+        (["verify", "--follow", "--receipts", "r.jsonl"], "--follow cannot be used with --receipts"),
+        (["verify", "events", "--every", "60"], "--every is for --follow."),
+        (["page", "--serve", "--out", "lake.html"], "--serve cannot be used with --out"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    lake_settings: Settings, arguments: list[str], message: str
+) -> None:
+    environment = {"LAKE_HOME": str(lake_settings.home), "LAKE_CONTRACTS": str(lake_settings.contracts)}
+    with pytest.raises(UsageError) as refused:
+        CliRunner().invoke(app, arguments, env=environment, catch_exceptions=False)
+    assert refused.value.message.startswith(message)

@@ -55,6 +55,8 @@ def hold(
         _list(settings, target)
         return
     check_name(name)
+    if release and (duration or until or oldest):
+        raise UsageError("--release cannot be used with --for, --until or --oldest.", "Remove the one or the others.")
     deadline = None if release else _deadline(duration, until)
     with catalog_errors():
         catalog = open_catalog(settings)
