@@ -9,9 +9,18 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeproof.addresses import sqlite_path
-from lakeproof.catalog import CATALOG, embedded_rows, metadata_location, metadata_text, open_catalog
+from lakeproof.catalog import (
+    CATALOG,
+    catalog_errors,
+    embedded_rows,
+    metadata_location,
+    metadata_text,
+    open_catalog,
+)
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import open_storage
+from lakeproof.tables.names import stream_tables
 from reader.metadata import TableMetadata, parse_metadata, without_history
 
 if TYPE_CHECKING:
@@ -87,6 +96,24 @@ def table_of(catalog: Catalog, name: str) -> TableMetadata | None:
     *namespace, last = name.split(".")
     found = catalog.metadata(tuple(namespace), last)
     return parse_metadata(found[1]) if found else None
+
+
+def streams_without_contract(settings: Settings, catalog: Catalog) -> list[str]:
+    """Return the streams of the lake whose contract file is missing.
+
+    A stream has a ledger and dead letters. Its other ledgers, such as that of silver, have no dead letters of that
+    name; neither have tables of other programs in a namespace of ours.
+    """
+    with catalog_errors():
+        of_streams = set(catalog.tables(("ledger",))) & set(catalog.tables(("dead_letters",)))
+    return sorted(name for name in of_streams if not (settings.contracts / f"{name}.yaml").is_file())
+
+
+def contract_is_missing(stream: str) -> LakeproofError:
+    """Return the error for a stream whose contract file is missing."""
+    return UsageError(
+        f"{stream_tables(stream).ledger} exists, but contracts/{stream}.yaml does not.", "Restore the contract."
+    )
 
 
 class EmbeddedCatalog:

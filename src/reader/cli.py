@@ -1,17 +1,20 @@
 """The command line of the reader."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lakeproof.command import application, run
+from lakeproof.command import application, print_error, run
 from lakeproof.doctor import Program, check_environment
-from lakeproof.errors import UsageError
+from lakeproof.errors import OutputClosedError, OutputError, UsageError
 from lakeproof.move.outside import warn_of_tables
 from lakeproof.settings import Settings, load_settings
+from lakeproof.streams import drop_output
 from reader.letters import LetterState
 from reader.output import Format
 from reader.verify.report import ReportFormat
@@ -314,9 +317,11 @@ def verify(
 
     With --follow, verify runs until SIGINT or SIGTERM; its exit code is that of the last proof.
 
-    Exit codes: 0 clean, 1 a source, a table of silver or gold, or a receipt has a problem, 2 could not check.
+    Exit codes: 0 clean, 1 a source, a table of silver or gold, or a receipt has a problem, 2 could not check a stream,
+    or could not write the report.
     """
     from lakeproof.state.proofs import ProofKind
+    from reader.verify.check import exit_code
     from reader.verify.driver import verify as verify_streams
     from reader.verify.report import write_report
 
@@ -327,10 +332,16 @@ def verify(
     if follow:
         from reader.verify.follow import follow as follow_streams
 
-        raise typer.Exit(follow_streams(settings, stream, every or _EVERY, report_format, values, sample))
+        with _written():
+            code = follow_streams(settings, stream, every or _EVERY, report_format, values, sample)
+        raise typer.Exit(code)
     found = verify_streams(settings, stream, values, receipts, ProofKind.NEW if only_new else ProofKind.ALL, sample)
-    write_report(found, report_format, sys.stdout)
-    raise typer.Exit(not all(verification.clean for verification in found))
+    with _written():
+        write_report(found, report_format, sys.stdout)
+    for each in found:
+        if each.error:
+            print_error(each.error)
+    raise typer.Exit(exit_code(found))
 
 
 def _check_options_of_verify(
@@ -342,6 +353,21 @@ def _check_options_of_verify(
         raise UsageError("--follow cannot be used with --receipts.", "Remove one of them.")
     if follow and only_new is False:
         raise UsageError("--follow proves only what is new, so it cannot be used with --all.", "Remove one of them.")
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Give a report that cannot be written an exit code of its own."""
+    from reader.verify.report import UnwrittenError
+
+    try:
+        yield
+        sys.stdout.flush()
+    except OutputClosedError:
+        raise
+    except OutputError as error:
+        drop_output()  # else, the next flush would fail again
+        raise UnwrittenError(error.message, error.hint) from error
 
 
 @app.command()

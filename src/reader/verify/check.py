@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeproof.errors import LakeproofError
 from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.proofs import Proof, ProofKind
@@ -116,11 +117,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """Results of all checks for a stream, by section of the report."""
+    """Results of all checks for a stream, by section of the report; none if it could not be checked."""
 
     stream: str
     results: Mapping[Section, tuple[Result, ...]]
     proof: Proof | None = None  # as recorded in the book; number 0 if it was not recorded
+    error: LakeproofError | None = None  # why the stream could not be checked
 
     @property
     def faults(self) -> int:
@@ -129,13 +131,15 @@ class Verification:
 
     @property
     def clean(self) -> bool:
-        """Whether all results are clean."""
-        return all(result.clean for result in self._all())
+        """Whether the stream was checked, and all results are clean."""
+        return self.error is None and all(result.clean for result in self._all())
 
     @property
     def complete(self) -> bool:
         """Whether all results are clean, and every layer is up to date with the landed units."""
-        return all(result.clean and not result.waiting and not result.missing for result in self._all())
+        return self.error is None and all(
+            result.clean and not result.waiting and not result.missing for result in self._all()
+        )
 
     def of(self, key: str) -> tuple[Result, ...]:
         """Return the results of the section with this key; the key of landed sources is empty."""
@@ -154,3 +158,10 @@ class Verification:
 
     def _all(self) -> list[Result]:
         return [result for results in self.results.values() for result in results]
+
+
+def exit_code(verifications: Sequence[Verification]) -> int:
+    """Return the exit code of verify: 1 with a fault, otherwise 2 if a stream could not be checked, otherwise 0."""
+    if any(not each.clean for each in verifications if each.error is None):
+        return 1
+    return 2 * any(each.error is not None for each in verifications)

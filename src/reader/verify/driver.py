@@ -13,7 +13,7 @@
 - Checks can run beside a consumer: each reads a marker before the rows, and ignores rows beyond the marker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from lakeproof.history.applied import applied_contracts
 from lakeproof.settings import Settings
 from lakeproof.state.proofs import ProofKind
 from lakeproof.tables.names import stream_tables
+from reader.catalogs import catalog_of, contract_is_missing, streams_without_contract
 from reader.connect import connect
 from reader.verify import registry
 from reader.verify.book.book import Book
@@ -62,8 +63,10 @@ def verify(
 
     By default, everything is proven; with ``ProofKind.NEW``, the additions since the last clean proof, as recorded in
     the book in the state database. With `values`, the values of all bronze rows that are read, or of a random `sample`,
-    are compared with the landed bytes. With a file of the collector's `receipts`, each receipt is looked up. Raises
-    CannotCheckError if a required resource cannot be read.
+    are compared with the landed bytes. With a file of the collector's `receipts`, each receipt is looked up.
+
+    Raises CannotCheckError if a required resource cannot be read. If there are several streams, those that cannot be
+    checked have the error in place of results, and the others are verified.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -73,7 +76,8 @@ def verify(
     if receipts and not stream:
         raise UsageError("Receipts are of one stream.", "Add its name: reader verify STREAM --receipts FILE.")
     try:
-        names = _streams(settings, stream)
+        streams = _streams(settings, stream)
+        names = [name for name, error in streams.items() if error is None]
         with (
             Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
             connect(settings) as session,
@@ -85,10 +89,38 @@ def verify(
                 progress.update(task, description=what, completed=done, total=due or None)
 
             scope = Scope(settings, session, "", values, sample, receipts, show)
-            return [_verify_stream(replace(scope, stream=name), kind) for name in names]
+            found = [_tried(replace(scope, stream=name), kind, error) for name, error in streams.items()]
+        if len(found) == 1 and (failure := found[0].error):
+            raise failure
     except LakeproofError as error:
-        failure = CannotCheckYetError if error.retryable else CannotCheckError
-        raise failure(f"Could not check. {error.message}", error.hint) from error
+        raise _cannot_check(error) from error
+    return [replace(each, error=_cannot_check(each.error, each.stream)) if each.error else each for each in found]
+
+
+def _cannot_check(error: LakeproofError, stream: str = "") -> CannotCheckError:
+    failure = CannotCheckYetError if error.retryable else CannotCheckError
+    return failure(f"Could not check{' ' * bool(stream)}{stream}. {error.message}", error.hint)
+
+
+def _tried(scope: Scope, kind: ProofKind, error: LakeproofError | None) -> Verification:
+    """Verify a stream; if that fails, or there is an `error` already, return it in place of the results."""
+    try:
+        return Verification(scope.stream, {}, error=error) if error else _verify_stream(scope, kind)
+    except LakeproofError as failure:
+        if _is_of_signal(failure):
+            raise
+        return Verification(scope.stream, {}, error=failure)
+
+
+def _is_of_signal(error: BaseException | None) -> bool:
+    """Return whether a signal ended a check: DuckDB replaces the exception of the signal's handler by its own."""
+    import duckdb
+
+    while error is not None:
+        if isinstance(error, duckdb.InterruptException) or not isinstance(error, Exception):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _verify_stream(scope: Scope, kind: ProofKind) -> Verification:
@@ -116,27 +148,33 @@ def _proven(scope: Scope) -> Verification | None:
     return replace(whole, proof=scope.book.record(whole.faults, clean=whole.clean))
 
 
-def _streams(settings: Settings, stream: str | None) -> Sequence[str]:
+def _streams(settings: Settings, stream: str | None) -> Mapping[str, LakeproofError | None]:
+    """Return the streams to verify, each with the error if one of its tables or its contract is missing."""
     if stream is not None:
         load_contract(settings.contracts, stream)
     catalog = open_catalog(settings)
     contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
     # A stream that was never consumed has none of its own tables; a stream that lost a table is reported.
-    begun = [
-        name
+    found: dict[str, LakeproofError | None] = {
+        name: _lost(name, lacking)
         for name, lacking in missing.items()
         if stream or not _own_tables(name) <= lacking or _had_tables(catalog, name)
-    ]
-    if not begun:
+    }
+    if stream is None:
+        others = streams_without_contract(settings, catalog_of(settings))
+        found |= {name: contract_is_missing(name) for name in others}
+    if not found:
         raise UnavailableError("The lake has no tables yet.", "Run `lakeproof demo`, or the producer and the consumer.")
-    for name in begun:
-        if missing[name]:
-            raise UnavailableError(
-                f"The table {min(missing[name])} of the stream {name} is missing.",
-                "Run the consumer, or restore the table.",
-            )
-    return begun
+    return dict(sorted(found.items()))
+
+
+def _lost(stream: str, tables: Set[str]) -> LakeproofError | None:
+    if not tables:
+        return None
+    return UnavailableError(
+        f"The table {min(tables)} of the stream {stream} is missing.", "Run the consumer, or restore the table."
+    )
 
 
 def _missing_tables(catalog: "Catalog", stream: str) -> set[str]:

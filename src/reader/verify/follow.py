@@ -12,7 +12,7 @@ from lakeproof.signals import ending_signals
 from lakeproof.state.proofs import ProofKind
 from lakeproof.streams import printable
 from lakeproof.wording import count_of
-from reader.verify.check import Verification
+from reader.verify.check import Verification, exit_code
 from reader.verify.driver import verify
 from reader.verify.report import ReportFormat
 
@@ -32,7 +32,7 @@ def follow(
     """Verify every `every` seconds until a signal; return the exit code of the last proof.
 
     An error, such as an unreachable catalog, ends the proof but not the program, unless no proof has succeeded yet and
-    the error is not retryable.
+    the error is not retryable. An error of one stream ends neither.
     """
     ended, code, is_proving, has_proven = Event(), 0, False, False
 
@@ -47,8 +47,12 @@ def follow(
             try:
                 is_proving = True
                 found = verify(settings, stream, values, kind=ProofKind.NEW, sample=sample)
-                is_proving, has_proven = False, True
-                code = int(not all(each.clean for each in found))
+                is_proving = False
+                errors = [each.error for each in found if each.error]
+                if ended.is_set() and errors:
+                    break
+                has_proven |= len(errors) < len(found)
+                code = exit_code(found)
                 for each in found:
                     _write(each, monotonic() - began, report_format)
             except BaseException as error:
@@ -65,6 +69,9 @@ def follow(
 
 
 def _write(found: Verification, seconds: float, report_format: ReportFormat) -> None:
+    if found.error:
+        _write_error(found.error, report_format, found.stream)
+        return
     proof = found.proof
     if report_format is ReportFormat.JSON:
         told = {
@@ -95,9 +102,10 @@ def _first_faults(found: Verification) -> list[str]:
     return texts[:5] + ["see `reader verify`"] * (len(texts) > 5)
 
 
-def _write_error(error: LakeproofError, report_format: ReportFormat) -> None:
+def _write_error(error: LakeproofError, report_format: ReportFormat, stream: str | None = None) -> None:
     if report_format is ReportFormat.JSON:
-        _line(json.dumps({"error": error.message, "hint": error.hint}, ensure_ascii=False))
+        of = {"stream": stream} if stream else {}
+        _line(json.dumps({**of, "error": error.message, "hint": error.hint}, ensure_ascii=False))
     else:
         _line(f"{error.message} {error.hint or ''}".strip())
 

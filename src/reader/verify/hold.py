@@ -4,12 +4,13 @@ import os
 import platform
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import Maintenance
+from lakeproof.errors import UsageError
 from lakeproof.holds import holding
 from lakeproof.settings import Settings
 
@@ -22,7 +23,8 @@ def holding_streams(settings: Settings, streams: Sequence[str]) -> AbstractConte
 
         found: dict[str, Maintenance] = {}
         for stream in streams:
-            found |= tables_of_stream(settings, stream)
+            with suppress(UsageError):  # an error in a contract or a product: the driver reports it
+                found |= tables_of_stream(settings, stream)
         own = [each.keep_hours for each in found.values() if each.keep_hours is not None]
         return list(found), timedelta(hours=min([settings.maintenance.keep_hours, *own]))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lakeproof.errors import OutputError
 from lakeproof.streams import printable
 from reader.output import console, print_counts
 
@@ -26,6 +27,12 @@ class ReportFormat(StrEnum):
     JSON = "json"
 
 
+class UnwrittenError(OutputError):
+    """The report cannot be written; exit code 1 would say that a source has a problem."""
+
+    exit_code = 2
+
+
 def write_report(verifications: Sequence["Verification"], report_format: ReportFormat, out: TextIO) -> None:
     """Write the report: one JSON object that lists every source that is not ok, or tables for people."""
     if report_format is ReportFormat.JSON:
@@ -37,11 +44,13 @@ def write_report(verifications: Sequence["Verification"], report_format: ReportF
         json.dump(whole, out, ensure_ascii=False, indent=1)
         out.write("\n")
     else:
-        _print(verifications)
+        _print(verifications, [found for found in verifications if not found.error])
 
 
 def _stream_as_json(found: "Verification") -> dict[str, Any]:
     told: dict[str, Any] = {"stream": found.stream}
+    if found.error:
+        return told | {"error": found.error.message, "hint": found.error.hint}
     for section, results in found.results.items():
         members = [_as_json(section, result) for result in results]
         if not section.key:
@@ -69,17 +78,20 @@ def _as_json(section: "Section", result: "Result") -> dict[str, Any]:
     return told
 
 
-def _print(verifications: Sequence["Verification"]) -> None:
+def _print(verifications: Sequence["Verification"], checked: Sequence["Verification"]) -> None:
     from rich.text import Text
 
     out = console()
-    for section in verifications[0].results:
-        _print_section(out, section, {found.stream: found.results[section] for found in verifications})
-    for found in verifications:
+    for section in checked[0].results if checked else ():
+        _print_section(out, section, {found.stream: found.results[section] for found in checked})
+    for found in checked:
         if found.proof and not found.proof.number:
             text = "the proof is not in the book: the state database does not exist, or cannot be used."
             out.print(Text(printable(f"{found.stream}: {text}"), "yellow"), soft_wrap=True)
-    out.print(_verdict(verifications))
+    if checked:
+        out.print(_verdict(checked))
+    if names := [found.stream for found in verifications if found.error]:
+        out.print(Text(printable(f"Not checked: {', '.join(names)}."), "red"), soft_wrap=True)
 
 
 def _print_section(out: "Console", section: "Section", found: dict[str, tuple["Result", ...]]) -> None:
