@@ -9,9 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from lakeproof.catalog import catalog_errors, quoted, table_or_none
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.errors import UsageError
-from lakeproof.kafka.offsets import OFFSET_DIGITS
+from lakeproof.kafka.offsets import OFFSET_DIGITS, Offsets
+from lakeproof.kafka.recorded import Recorded
 from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
     HEADERS,
@@ -28,10 +30,12 @@ from reader.verify.check import Check, Result, Scope, Section
 from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.landed.receipts import read_receipts
 from reader.verify.silver.content import key
-from reader.verify.tables.layers import marker_end, missing_silver, newest_marker, silver_contract
+from reader.verify.tables.layers import marker_end, marker_in, missing_silver, newest_marker, silver_contract
 from reader.views import MEMORY, identifier
 
 _GIVEN = f"{MEMORY}.main.verify_given_receipts"
+_STARTS = f"{MEMORY}.main.verify_receipt_starts"
+_PAST = f"{MEMORY}.main.verify_receipt_past"
 _ENDS = f"{MEMORY}.main.verify_receipt_ends"
 _RECEIPTS = f"{MEMORY}.main.verify_receipts"
 _ROWS = f"{MEMORY}.main.verify_receipt_rows"
@@ -54,6 +58,7 @@ class Outcome(StrEnum):
     ERASED = "erased"  # in no table, and in the account of removals
     UNDECIDED = "undecided"  # in bronze once; silver has not read it yet
     PENDING = "pending"  # not consumed yet
+    BEFORE = "before the beginning"  # from before the beginning of the stream, and not read since by a batch
     LOST = "lost"  # in no table
     DOUBLED = "doubled"  # in several rows of bronze and the dead letters
     LOST_IN_SILVER = "lost in silver"  # silver has read it, but it is in no silver table
@@ -68,13 +73,15 @@ def check(scope: Scope) -> tuple[Result, ...]:
     """Check each receipt of a file against the tables; no result without a file."""
     if not scope.receipts:
         return ()
-    if scope.topic is None:
+    recorded = scope.topic
+    if recorded is None:
         raise UsageError(
             f"The stream {scope.stream} does not come from a topic, so it has no receipts.", "Leave out --receipts."
         )
+    past = _past(scope)  # before the ledger, so that it has all of these ranges
     receipts = _Receipts(scope)
     try:
-        receipts.take(scope.receipts, scope.topic.topic)
+        receipts.take(scope.receipts, recorded, past)
         with catalog_errors():
             contract, end = _silver(scope)
         receipts.find_rows(contract)
@@ -93,10 +100,19 @@ def result_of(outcomes: Mapping[Outcome, int], found: Findings, conflicts: Seque
     warnings = []
     if conflicts:
         more = ", …" * (outcomes[Outcome.CONFLICT] > len(conflicts))
-        warnings = [f"silver has another event with the same key as {', '.join(conflicts)}{more}"]
+        warnings.append(f"silver has another event with the same key as {', '.join(conflicts)}{more}")
+    if before := outcomes[Outcome.BEFORE]:
+        text = f"{are(before, 'event with a receipt', 'events with receipts')} from before the beginning of the stream"
+        warnings.append(f"{text}: `consumer run … --from … --to …` reads them.")
     facts = {"receipts": sum(outcomes.values()), "outcomes": outcomes, "conflicts": list(conflicts)}
     waiting = outcomes[Outcome.PENDING] + outcomes[Outcome.UNDECIDED]
     return Result(facts, found.whole(), waiting=waiting, warnings=tuple(warnings))
+
+
+def _past(scope: Scope) -> Sequence[tuple[int, int, int]]:
+    """Return the ranges from before the beginning of the stream that batches have read."""
+    marker = marker_in(scope.ledger_properties(), bronze_query(scope.stream))
+    return Offsets.parse(marker["end"]).past if marker else ()
 
 
 def _silver(scope: Scope) -> tuple[Contract, int | None]:
@@ -122,16 +138,26 @@ class _Receipts:
         self._expired = [expired_of(table.properties).before if table else 0 for table in found]
         self._letters = not_closed(self._names.dead_letters, attempts)
 
-    def take(self, path: Path, topic: str) -> None:
-        """Read the file, and the end of the consumed offsets of each partition from the ledger."""
-        fetch = self._session.fetch
+    def take(self, path: Path, recorded: Recorded, past: Sequence[tuple[int, int, int]]) -> None:
+        """Read the file, and the end of the consumed offsets of each partition from the ledger.
+
+        `past` has the ranges from before the beginning of the stream that were read.
+        """
+        fetch, topic = self._session.fetch, recorded.topic
+        fetch(f"CREATE OR REPLACE TABLE {_STARTS} (part BIGINT, start BIGINT)")
+        fetch(f"CREATE OR REPLACE TABLE {_PAST} (part BIGINT, past_from BIGINT, past_to BIGINT)")
+        for name, rows in ((_STARTS, recorded.start.entries), (_PAST, past)):
+            for row in rows:
+                fetch(f"INSERT INTO {name} VALUES ({', '.join(map(str, row))})")  # noqa: S608
         fetch(f"CREATE OR REPLACE TABLE {_GIVEN} (topic VARCHAR, part INTEGER, place BIGINT)")
         for chunk in read_receipts(path):
             self._session.insert(_GIVEN, chunk)
         source = f"topic || '/' || part || '/' || lpad(place::VARCHAR, {OFFSET_DIGITS}, '0')"
         fetch(
             f"CREATE OR REPLACE TABLE {_RECEIPTS} AS SELECT DISTINCT {source} AS source, part, place, "  # noqa: S608
-            f"topic <> {quoted(topic)} AS is_foreign FROM {_GIVEN}"
+            f"topic <> {quoted(topic)} AS is_foreign, place < coalesce(start, 0) AND past_to IS NULL AS is_before "
+            f"FROM {_GIVEN} LEFT JOIN {_STARTS} USING (part) "
+            f"LEFT JOIN {_PAST} AS past ON past.part = {_GIVEN}.part AND place >= past_from AND place < past_to"
         )
         fetch(
             f"CREATE OR REPLACE TABLE {_ENDS} AS SELECT split_part(source, '/', -2)::INTEGER AS part, "  # noqa: S608
@@ -171,6 +197,7 @@ class _Receipts:
             f"WHEN coalesce(landed.rows, 0) + coalesce(letters.rows, 0) > 1 THEN '{Outcome.DOUBLED}' "
             f"WHEN letters.rows = 1 THEN '{Outcome.DEAD_LETTER}' "
             f"WHEN landed.rows IS NULL AND erased.source IS NOT NULL THEN '{Outcome.ERASED}' "
+            f"WHEN landed.rows IS NULL AND is_before THEN '{Outcome.BEFORE}' "
             f"WHEN landed.rows IS NULL AND place >= coalesce(behind, 0) THEN '{Outcome.PENDING}' "
             f"WHEN landed.rows IS NULL THEN '{Outcome.LOST}' "
             f"{in_silver} END AS outcome "
@@ -240,7 +267,7 @@ class _Receipts:
 
     def close(self) -> None:
         """Free the memory."""
-        for table in (_GIVEN, _ENDS, _RECEIPTS, _ROWS, _ERASED, _FOUND):
+        for table in (_GIVEN, _STARTS, _PAST, _ENDS, _RECEIPTS, _ROWS, _ERASED, _FOUND):
             self._session.fetch(f"DROP TABLE IF EXISTS {table}")
 
 
@@ -267,12 +294,19 @@ def _pending(results: Sequence[Result]) -> str:
 
 
 def _caveat(results: Sequence[Result]) -> str:
-    conflicts = sum(result.facts["outcomes"][Outcome.CONFLICT] for result in results)
-    text = (
-        f"But {are(conflicts, 'event with a receipt', 'events with receipts')} not in silver: it has another event "
-        "with the same key. Send a post again with the same events in the same order."
+    conflicts, before = (
+        sum(result.facts["outcomes"][outcome] for result in results) for outcome in (Outcome.CONFLICT, Outcome.BEFORE)
     )
-    return text if conflicts else ""
+    texts = []
+    if conflicts:
+        texts.append(
+            f"But {are(conflicts, 'event with a receipt', 'events with receipts')} not in silver: it has another event "
+            "with the same key. Send a post again with the same events in the same order."
+        )
+    if before:
+        of = are(before, "event with a receipt", "events with receipts")
+        texts.append(f"But {of} from before the beginning of the stream, and in no table.")
+    return " ".join(texts)
 
 
 SECTION = Section(

@@ -79,8 +79,8 @@ class Lake:
         self.catalog = open_catalog(settings)
         self.contract = adopt(self.catalog, settings, "clickstream", ContractLog(settings.state.database))
 
-    def of_topic(self) -> "Lake":
-        record_topic(self.catalog, "clickstream", Recorded("id", Offsets(TOPIC)))
+    def of_topic(self, start: int = 0) -> "Lake":
+        record_topic(self.catalog, "clickstream", Recorded("id", Offsets.of(TOPIC, {0: start})))
         ensure_message_columns(self.catalog, "clickstream")
         return self
 
@@ -99,9 +99,10 @@ class Lake:
         own = [{key: value for key, value in each.items() if key in columns} for each in rows]
         table.append(pa.Table.from_pylist(own, schema=schema))
 
-    def consumed(self, end: int) -> None:
-        """Record all offsets before `end` in the ledger."""
-        self.append(LEDGER, {"source": source_name(TOPIC, 0, 0), "etag": str(end), "units": 0, "_ingested_at": NOON})
+    def consumed(self, end: int, first: int = 0) -> None:
+        """Record the offsets from `first` to before `end` in the ledger."""
+        source = source_name(TOPIC, 0, first)
+        self.append(LEDGER, {"source": source, "etag": str(end), "units": 0, "_ingested_at": NOON})
 
     def check(self, tmp_path: Path, *offsets: int, topic: str = TOPIC) -> Result:
         path = tmp_path / "receipts.jsonl"
@@ -212,6 +213,31 @@ def test_a_topic_that_the_stream_does_not_come_from(lake: Lake, tmp_path: Path) 
     found = lake.of_topic().check(tmp_path, 3, topic="other")
     assert outcomes(found) == {Outcome.FOREIGN: 1}
     assert [each.details for each in found.findings] == [(source_name("other", 0, 3),)]
+
+
+def test_an_event_from_before_the_beginning_is_not_lost(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.of_topic(start=20)
+    assert outcomes(lake.check(tmp_path, 9, 20)) == {Outcome.BEFORE: 1, Outcome.PENDING: 1}
+    lake.append(BRONZE, row(20, 20), row(5, 5))
+    lake.consumed(22, first=20)
+    lake.consumed(8, first=5)  # by a batch from the past
+    end = Offsets.of(TOPIC, {0: 22}).with_past([(0, 5, 8)])
+    marker = Committed(Marker("", 0, lake.contract.digest, "0", str(end), contents=""), 0, 1)
+    with lake.catalog.load_table(LEDGER).transaction() as transaction:
+        transaction.set_properties({property_of("bronze-clickstream"): marker.as_text()})
+    found = lake.check(tmp_path, 0, 4, 5, 6, 8, 19, 20, 21, 22)
+    assert outcomes(found) == {Outcome.BEFORE: 4, Outcome.BRONZE: 2, Outcome.LOST: 2, Outcome.PENDING: 1}
+    assert faults(found) == {"lost": [6, 21]}
+    found = lake.check(tmp_path, 4, 5, 20)
+    assert found.clean
+    assert "`consumer run … --from … --to …`" in found.warnings[0]
+    landed = sources.result_of((), units=3, bronze=3)
+    whole = Verification("clickstream", {sources.SECTION: (landed,), receipts_module.SECTION: (found,)})
+    write_report([whole], ReportFormat.TABLE, sys.stdout)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "But 1 event with a receipt is from before the beginning of the stream, and in no table." in said
 
 
 def test_without_silver_bronze_counts(lake: Lake, tmp_path: Path) -> None:
