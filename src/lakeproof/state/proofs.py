@@ -78,10 +78,13 @@ def last_proofs(database: str) -> list[Proof]:
         return [_proof(row) for row in connection.execute(select(PROOFS).join(newest, same).order_by(_P.stream))]
 
 
-def proofs_of(connection: Connection, stream: str | None = None) -> list[Proof]:
+def proofs_of(connection: Connection, stream: str | None = None, most: int | None = None) -> list[Proof]:
     """Return the proofs of all streams or of one, the newest first."""
-    query = select(PROOFS).order_by(_P.proven_at.desc(), _P.number.desc())
-    return [_proof(row) for row in connection.execute(query if stream is None else query.where(_P.stream == stream))]
+    if stream is None:
+        query = select(PROOFS).order_by(_P.proven_at.desc(), _P.number.desc())
+    else:  # the clock may have been set back
+        query = select(PROOFS).where(_P.stream == stream).order_by(_P.number.desc())
+    return [_proof(row) for row in connection.execute(query.limit(most))]
 
 
 def last_clean(connection: Connection, stream: str) -> tuple[Proof, list[ProvenFile]] | None:

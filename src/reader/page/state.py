@@ -75,7 +75,7 @@ def known(settings: Settings, stream: str, leases: Sequence[str]) -> Known:
             state_in(connection, stream),
             {row.query: (row.message, datetime.fromtimestamp(row.failed_at, UTC)) for row in failed},
             datetime.fromtimestamp(tripped, UTC) if tripped else None,
-            proofs_of(connection, stream)[:1],
+            proofs_of(connection, stream, most=1),
             [
                 (row.seq, row.name, row.landed_at.replace(tzinfo=UTC))
                 for row in connection.execute(files.limit(_MOST_FILES + 1))

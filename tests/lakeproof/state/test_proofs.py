@@ -1,6 +1,7 @@
 """The book of proofs: its contents after proofs that succeed, fail, or run at the same time."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -119,3 +120,12 @@ def test_the_digest_is_of_what_was_proven() -> None:
         len({proof().digest, proof("other").digest, proof(outcome=ProofOutcome.FAILED).digest, proof(since=1).digest})
         == 4
     )
+
+
+def test_the_newest_proof_of_a_stream_has_the_highest_number_though_the_clock_was_set_back(database: str) -> None:
+    engine = open_database(database)
+    record(engine, replace(proof(), proven_at=NOON + timedelta(hours=3)), [])
+    record(engine, proof(outcome=ProofOutcome.FAILED), [])
+    with transaction(engine) as connection:
+        assert [each.number for each in proofs_of(connection, "events")] == [2, 1]
+        assert [each.number for each in proofs_of(connection, "events", most=1)] == [2]
