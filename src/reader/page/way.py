@@ -9,7 +9,8 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from lakeproof.gold.product_file import load_products
-from lakeproof.kafka.offsets import OFFSET_DIGITS, partition_name
+from lakeproof.kafka.offsets import OFFSET_DIGITS, partition_name, source_name
+from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.tables.names import gold_table, silver_tables, stream_tables
 from reader.connect import Session
@@ -17,7 +18,7 @@ from reader.page.collect import key_of
 from reader.views import identifier
 
 _MOST = 20
-_RECEIPT = re.compile(r'(?:\{"topic": ?")?([\w.-]+)(?:/|", ?"partition": ?)(\d+)(?:/|, ?"offset": ?)(\d+)\}?')
+_RECEIPT = re.compile(r'(?:\{"topic": ?")?([\w.-]+)(?:/|", ?"partition": ?)(\d{1,19})(?:/|, ?"offset": ?)(\d{1,19})\}?')
 _OF_MESSAGE = re.compile(rf"(.+)/(\d+)/(\d{{{OFFSET_DIGITS}}})")
 
 Part = Mapping[str, Any]
@@ -34,19 +35,25 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
     with catalog_errors():
         catalog = open_catalog(settings)
         known = {f"{space[0]}.{name}" for space in catalog.list_namespaces() for _, name in catalog.list_tables(space)}
+        recorded = recorded_topic(catalog.load_table(names.ledger).properties) if names.ledger in known else None
     products = load_products(settings.gold, [stream], lambda _: contract)
-    if receipt := _RECEIPT.fullmatch(value.strip()):
-        topic, partition, offset = receipt.groups()
-        here = f"_source = {quoted(f'{topic}/{partition}/{offset:0>{OFFSET_DIGITS}}')}"
-        keys = session.fetch(f"SELECT {identifier(key)}::VARCHAR FROM {names.bronze} WHERE {here}")  # noqa: S608
-        if not keys:
+    same = f"{identifier(key)}::VARCHAR = {quoted(value)}"
+    receipt = _RECEIPT.fullmatch(value.strip())
+    if receipt and recorded and receipt[1] == recorded.topic:
+        here = f"_source = {quoted(source_name(receipt[1], int(receipt[2]), int(receipt[3])))}"
+        if keys := session.fetch(f"SELECT {identifier(key)}::VARCHAR FROM {names.bronze} WHERE {here}"):  # noqa: S608
+            same = f"{identifier(key)}::VARCHAR = {quoted(keys[0][0])}"
+        else:
             columns = "array_to_string(codes, ' + ') AS reasons, state, raw, _position, _micro_batch_id, _landed_at"
             letters = f"SELECT {columns} FROM dead_letters_text.{stream} WHERE {here}"  # noqa: S608
-            nothing = "Neither in bronze nor a dead letter: it waits, or the receipt is of another topic."
-            return [_part(session, f"In {names.dead_letters}", letters) | {"empty": nothing}]
-        value = keys[0][0]
+            found = _part(session, f"In {names.dead_letters}", letters)
+            # A key may look like a receipt.
+            if found["rows"] or not session.fetch(f"SELECT 1 FROM {names.bronze} WHERE {same} LIMIT 1"):  # noqa: S608
+                nothing = (
+                    "Neither in bronze nor a dead letter: it waits, or is from before the beginning of the stream."
+                )
+                return [found | {"empty": nothing}]
     of_range = f"CASE WHEN regexp_matches(source, '/[0-9]{{{OFFSET_DIGITS}}}$') THEN source[:-{OFFSET_DIGITS + 2}] END"
-    same = f"{identifier(key)}::VARCHAR = {quoted(value)}"
     time = ".".join(map(identifier, contract.event_time.split(".")))
 
     def parts() -> Iterator[Part]:

@@ -195,6 +195,14 @@ def test_the_way_of_an_event_goes_from_bronze_to_its_verdicts(settings: Settings
     assert way(settings, session, "events", "' OR true --")[0]["rows"] == []
 
 
+def test_a_key_that_looks_like_a_receipt_is_a_key(tmp_path: Path) -> None:
+    settings = settings_of({"LAKE_HOME": tmp_path / "lake", "LAKE_CONTRACTS": ROOT / "contracts"})
+    Day(settings).hour(9, event("2026/11/28", clock(9)))
+    with connect(settings) as session:
+        bronze, *_ = way(settings, session, "events", "2026/11/28")
+    assert [row[0] for row in bronze["rows"]] == ["000.json"]
+
+
 def test_an_unknown_stream_names_the_known_ones(settings: Settings) -> None:
     with pytest.raises(UsageError, match="events"):
         collect(settings, ["nope"])

@@ -44,7 +44,9 @@ def test_a_stream_without_silver_and_without_rows(lake_settings: Settings) -> No
 def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     lake = TopicLake(settings, kafka)
-    lake.land({0: [EVENT % 1, EVENT % 2, b"garbage"], 1: [EVENT % 3]})
+    like_a_receipt = f"{lake.topic}/0/99"
+    other = (EVENT % 3).replace(b'"3"', f'"{like_a_receipt}"'.encode())
+    lake.land({0: [EVENT % 1, EVENT % 2, b"garbage"], 1: [other]})
     ledger = lake.catalog.load_table(TABLES.ledger)
     marker = Marker("", 0, lake.contract.digest, "", str(Offsets.of(lake.topic, {0: 3, 1: 0})))
     for name in (TABLES.ledger, TABLES.bronze, TABLES.dead_letters):
@@ -62,8 +64,10 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
         receipts, bronze, ledgers = way(settings, session, "events", "2")
         receipt = f'{{"topic":"{lake.topic}","partition":0,"offset":1}}'
         assert way(settings, session, "events", receipt) == [receipts, bronze, ledgers]
+        _, by_key, _ = way(settings, session, "events", like_a_receipt)
         ((letter,), (waits,)) = (way(settings, session, "events", f"{lake.topic}/0/{at}") for at in (2, 9))
     assert [row[:3] for row in receipts["rows"]] == [[lake.topic, "0", "1"]]
+    assert [row[0] for row in by_key["rows"]] == [f"{lake.topic}/1/{0:019}"]
     assert [row[:2] for row in letter["rows"]] == [["corrupt_batch", "open"]]
     assert (waits["rows"], waits["empty"][:36]) == ([], "Neither in bronze nor a dead letter:")
     assert [row[0] for row in bronze["rows"]] == [f"{lake.topic}/0/{1:019}"]
