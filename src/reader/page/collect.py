@@ -13,7 +13,7 @@ from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.contracts.model import DerivedFrom, type_name
-from lakeproof.errors import LakeproofError
+from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Publish
 from lakeproof.gold.product_file import load_products
 from lakeproof.gold.samples_file import load_all_samples
@@ -35,7 +35,15 @@ from lakeproof.tables.names import (
     stream_tables,
 )
 from lakeproof.tables.schemas import bronze_schema
-from reader.catalogs import Catalog, Frozen, NewestSnapshots, catalog_of, table_of
+from reader.catalogs import (
+    Catalog,
+    Frozen,
+    NewestSnapshots,
+    catalog_of,
+    contract_is_missing,
+    streams_without_contract,
+    table_of,
+)
 from reader.connect import Session, connect
 from reader.page import ledgers, state
 from reader.page.health import Facts, problems
@@ -47,6 +55,7 @@ from reader.page.model import (
     Ledger,
     Number,
     Page,
+    Problem,
     Reasons,
     StreamPage,
 )
@@ -64,15 +73,32 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
     # Load all tables before the session starts: the session would load some itself, in another order.
     catalog = Frozen(catalog_of(settings))
     with catalog_errors():
-        lakes = [_Lake(settings, catalog, name) for name in names or _known(settings)]
+        lakes = [_Lake(settings, catalog, name) for name in names] if names else list(_with_tables(settings, catalog))
     with connect(settings, NewestSnapshots(catalog)) as session, ThreadPoolExecutor(1) as beside:
-        pages = [lake.page(session, beside) for lake in lakes if names or lake.has_tables]
+        pages = [lake.page(session, beside) if isinstance(lake, _Lake) else lake for lake in lakes]
     lake = settings.catalog.warehouse_uri
     return Page(lake, datetime.now(UTC), time.monotonic() - began, version("lakeproof"), pages)
 
 
 def _known(settings: Settings) -> Sequence[str]:
     return sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+
+
+def _with_tables(settings: Settings, catalog: Catalog) -> "Iterator[_Lake | StreamPage]":
+    """Yield the streams with tables; if one has no valid contract, a page that only says so."""
+    for stream in sorted({*_known(settings), *streams_without_contract(settings, catalog)}):
+        try:
+            lake = _Lake(settings, catalog, stream)
+        except UsageError as error:
+            names = stream_tables(stream)
+            if any(table_of(catalog, name) for name in (names.ledger, names.dead_letters, names.bronze)):
+                is_missing = not (settings.contracts / f"{stream}.yaml").is_file()
+                what = contract_is_missing(stream) if is_missing else error
+                text = f"{what.message} {what.hint}".strip().rstrip(".")
+                yield StreamPage(stream, [Problem(text)], "", "file")
+            continue
+        if lake.has_tables:
+            yield lake
 
 
 class _Lake:

@@ -1,6 +1,7 @@
 """The page of one lake, generated once: its numbers equal those of SQL, and match the tables."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,10 @@ from tests.reader.page.lake import Day, Text, clock, event
 from tests.reader.verify.replays import Replayer
 
 from lakeproof.catalog import open_catalog
+from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, settings_of
+from lakeproof.tables.schemas import ensure_tables
 from reader.connect import Session, connect
 from reader.page.collect import collect
 from reader.page.model import Page, StreamPage
@@ -211,6 +214,28 @@ def test_an_unknown_stream_names_the_known_ones(settings: Settings) -> None:
 def test_a_lake_without_tables_says_what_to_do(lake_settings: Settings) -> None:
     page = collect(lake_settings, [])
     assert "The lake has no tables yet. Run lakeproof demo" in Text(render(page)).text
+
+
+def test_a_contract_that_cannot_be_read_hides_no_other_stream(lake_settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "contracts"
+    shutil.copytree(lake_settings.contracts, folder)
+    settings = changed(lake_settings, LAKE_CONTRACTS=folder)
+    Day(settings).hour(9, event("one", clock(9)))
+    for name in ("sensors", "clickstream"):
+        ensure_tables(open_catalog(settings), load_contract(folder, name))
+    (folder / "draft.yaml").write_text("half: [")
+    (folder / "sensors.yaml").write_text("half: [")
+    (folder / "clickstream.yaml").unlink()
+    page = collect(settings, [])
+    assert [stream.name for stream in page.streams] == ["clickstream", "events", "sensors"]
+    wrong = {name: problem.text for name, problem in page.wrong}
+    assert wrong["clickstream"] == (
+        "ledger.clickstream exists, but contracts/clickstream.yaml does not. Restore the contract"
+    )
+    assert f"{folder / 'sensors.yaml'}:1" in wrong["sensors"]
+    assert wrong["clickstream"] in Text(render(page)).text
+    with pytest.raises(UsageError):
+        collect(settings, ["sensors"])
 
 
 def test_a_lost_table_is_what_is_wrong(settings: Settings, page: Page) -> None:
