@@ -71,7 +71,8 @@ def test_a_new_key_fits_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_told(tmp_path: Path, name: str, value: str, words: str) -> None:
-    assert_told(run(tmp_path, "run", **{"collector_port": "0", name: value}), 2, words)
+    own = {"collector_port": "0", "kafka_security_protocol": "SSL", name: value}
+    assert_told(run(tmp_path, "run", **own), 2, words)
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:

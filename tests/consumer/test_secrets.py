@@ -39,6 +39,15 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "secret-8",
     "AWS_SESSION_TOKEN": "secret-9",
 }
+LOGINS = {
+    "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+    "LAKE_KAFKA_SASL_USERNAME": "me",
+    "LAKE_KAFKA_SSL_CERTIFICATE": "certificate.pem",
+    "LAKE_KAFKA_SSL_KEY": "key.pem",
+    "LAKE_SCHEMA_REGISTRY_URL": "http://registry",
+    "LAKE_SCHEMA_REGISTRY_USERNAME": "me",
+}
+"""What the secrets belong to."""
 RECORDING = """
 import os
 from pyspark.serializers import CloudPickleSerializer
@@ -58,7 +67,7 @@ PAGES = (*PAGES, "api/v1/applications/{}/sql?details=true")
 
 
 def test_pickled_settings_hold_no_secret_and_take_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_of(SECRETS)
+    settings = settings_of(SECRETS | LOGINS)
     for name in SECRETS:
         monkeypatch.setenv(name, "")  # so that it is restored
     pickled = pickle.dumps(settings)
@@ -89,7 +98,9 @@ def test_every_secret_is_known_as_one() -> None:
 def test_a_pickled_scan_holds_no_secret() -> None:
     from pyiceberg.io import load_file_io
 
-    io = load_file_io({**pyiceberg_properties(settings_of(SECRETS)), "token": "secret-t", "credential": "me:secret-c"})
+    io = load_file_io(
+        {**pyiceberg_properties(settings_of(SECRETS | LOGINS)), "token": "secret-t", "credential": "me:secret-c"}
+    )
     metadata: Any = SimpleNamespace()
     scan = Scan("t", metadata, io, {}, metadata, [])
     assert scan.io.properties["s3.secret-access-key"] == "secret-8"
@@ -99,7 +110,7 @@ def test_a_pickled_scan_holds_no_secret() -> None:
 
 
 def test_no_address_that_spark_shows_has_a_secret() -> None:
-    properties = spark_properties(settings_of(SECRETS))
+    properties = spark_properties(settings_of(SECRETS | LOGINS))
     assert "secret-" not in properties["spark.sql.catalog.lake.uri"]
     assert properties["spark.sql.catalog.lake.jdbc.sslpassword"] == "secret-2"
 

@@ -148,8 +148,8 @@ def test_jars_that_only_a_driver_uses_stay_there() -> None:
 def test_a_spark_submit_is_given_what_is_fixed_once_its_jvm_runs_and_no_secret(tmp_path: Path) -> None:
     (tmp_path / "iceberg.jar").touch()
     (tmp_path / "sqlite-jdbc.jar").touch()
-    database = "postgresql://me:secret@db/lake"
-    settings = settings_of({"LAKE_JARS": tmp_path, "LAKE_CATALOG_URI": database, "AWS_SECRET_ACCESS_KEY": "secret"})
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    settings = settings_of({"LAKE_JARS": tmp_path, "LAKE_CATALOG_URI": "postgresql://me:secret@db/lake", **keys})
     found = submit_properties(settings)
     assert found["spark.driver.extraClassPath"] == f"{tmp_path}/iceberg.jar:{tmp_path}/sqlite-jdbc.jar"
     assert found["spark.jars"] == f"{tmp_path}/iceberg.jar"

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo
 
 from lakeproof.addresses import without_password
-from lakeproof.settings.checks import Folder
+from lakeproof.errors import UsageError
+from lakeproof.settings.checks import Folder, refusal
 
 
 class SettingsGroup(BaseModel):
@@ -36,6 +37,20 @@ class SettingsGroup(BaseModel):
             field = type(self).model_fields[name]
             if value := os.environ.get(field.alias or ""):
                 self.__dict__[name] = SecretStr(value) if "SecretStr" in repr(field.annotation) else value
+
+    @classmethod
+    def set_with(cls, other: str, value: Any, info: ValidationInfo, *, both: bool = False) -> Any:
+        """Refuse a value of a field without one of the field `other`, or with `both` either of them alone."""
+        variable = cls.model_fields[other].alias
+        # A refused value is not in the data, and only its own error is reported.
+        known = info.data.get(other, value)
+        with refusal():
+            if value is not None and known is None:
+                hint = "Set that as well, or leave it unset."
+                raise UsageError(f"it is for {variable}, which is not set.", hint)
+            if both and value is None and known is not None:
+                raise UsageError(f"it is not set, but {variable} is.", "Set both, or leave both unset.")
+        return value
 
     def holds_secrets(self) -> bool:
         """Whether a secret is set."""

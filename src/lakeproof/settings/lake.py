@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from lakeproof.addresses import as_plain_uri, database, folder_or_address
 from lakeproof.errors import UsageError
@@ -96,15 +96,9 @@ class CatalogSettings(InHome, title="Catalog and tables"):
                 for variable, other in others.items():
                     if info.field_name != other and info.data.get(other):
                         raise UsageError(f"{variable} is set, too.", "Set one of them.")
-            if info.field_name == "credential":
-                if not all(value.get_secret_value().partition(":")):
-                    raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
-            # A refused credential is not in the data, and only its own error is reported.
-            elif info.field_name not in ("token", "sigv4") and info.data.get("credential", value) is None:
-                raise UsageError(
-                    "it is for LAKE_CATALOG_CREDENTIAL, which is not set.", "Set that as well, or leave it unset."
-                )
-        return value
+            if info.field_name == "credential" and not all(value.get_secret_value().partition(":")):
+                raise UsageError("expected CLIENT_ID:SECRET.", "Write both, with a colon between them.")
+        return value if info.field_name in ("token", "credential", "sigv4") else cls.set_with("credential", value, info)
 
     @property
     def warehouse_uri(self) -> str:
@@ -201,6 +195,16 @@ class S3Settings(SettingsGroup, title="S3", alias_generator=with_prefix("AWS_"))
     secret_access_key: HeaderSecret | None = Field(None, description="secret of the S3 access key")
     session_token: HeaderSecret | None = Field(None, description="session token of a temporary S3 access key")
     region: str = Field("us-east-1", description="S3 region")
+
+    @field_validator("secret_access_key")
+    @classmethod
+    def _is_of_the_id(cls, secret: SecretStr | None, info: ValidationInfo) -> Any:
+        return cls.set_with("access_key_id", secret, info, both=True)
+
+    @field_validator("session_token")
+    @classmethod
+    def _is_of_a_key(cls, token: SecretStr | None, info: ValidationInfo) -> Any:
+        return cls.set_with("access_key_id", token, info)
 
 
 class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=with_prefix("LAKE_SOURCE_")):

@@ -1,6 +1,6 @@
 """Settings of the sources: landing zone, Kafka, its topics and registry, and the collector."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
@@ -95,6 +95,44 @@ class KafkaSettings(SettingsGroup, title="Kafka", alias_generator=with_prefix("L
     ssl_key: Folder | None = Field(None, description="PEM file of the certificate's private key, in PKCS #8")
     ssl_key_password: SecretStr | None = Field(None, description="password of the private key")
 
+    @field_validator("sasl_username", "sasl_password")
+    @classmethod
+    def _is_of_sasl(cls, value: Any, info: ValidationInfo) -> Any:
+        protocol = info.data.get("security_protocol")  # None if it was refused
+        with refusal():
+            if value is None and protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+                raise UsageError(
+                    f"it is not set, but LAKE_KAFKA_SECURITY_PROTOCOL is {protocol}.", "Set it, or another protocol."
+                )
+            if value is not None and protocol in ("PLAINTEXT", "SSL"):
+                raise UsageError(
+                    f"it is for SASL, but LAKE_KAFKA_SECURITY_PROTOCOL is {protocol}.",
+                    "Set that to SASL_SSL or SASL_PLAINTEXT, or leave it unset.",
+                )
+        return value
+
+    @field_validator("ssl_ca", "ssl_certificate")
+    @classmethod
+    def _is_of_tls(cls, value: Any, info: ValidationInfo) -> Any:
+        protocol = info.data.get("security_protocol")
+        with refusal():
+            if value is not None and protocol in ("PLAINTEXT", "SASL_PLAINTEXT"):
+                raise UsageError(
+                    f"it is for TLS, but LAKE_KAFKA_SECURITY_PROTOCOL is {protocol}.",
+                    "Set that to SSL or SASL_SSL, or leave it unset.",
+                )
+        return value
+
+    @field_validator("ssl_key")
+    @classmethod
+    def _is_of_the_certificate(cls, key: Any, info: ValidationInfo) -> Any:
+        return cls.set_with("ssl_certificate", key, info, both=True)
+
+    @field_validator("ssl_key_password")
+    @classmethod
+    def _is_of_the_key(cls, password: Any, info: ValidationInfo) -> Any:
+        return cls.set_with("ssl_key", password, info)
+
 
 class TopicSettings(SettingsGroup, title="Kafka topics", alias_generator=with_prefix("LAKE_TOPIC_")):
     """Configuration of new topics. Existing topics are never changed."""
@@ -122,6 +160,16 @@ class RegistrySettings(SettingsGroup, title="Schema registry", alias_generator=w
     )
     username: str | None = Field(None, description="user of the registry")
     password: SecretStr | None = Field(None, description="password of the registry's user")
+
+    @field_validator("username")
+    @classmethod
+    def _is_of_a_registry(cls, username: Any, info: ValidationInfo) -> Any:
+        return cls.set_with("url", username, info)
+
+    @field_validator("password")
+    @classmethod
+    def _is_of_a_user(cls, password: Any, info: ValidationInfo) -> Any:
+        return cls.set_with("username", password, info)
 
 
 class CollectorSettings(SettingsGroup, title="Collector", alias_generator=with_prefix("LAKE_COLLECTOR_")):

@@ -49,7 +49,8 @@ def test_the_doctor_looks_at_one_program(lakeproof, tmp_path):
 
 
 def test_settings_for_people_and_for_scripts(lakeproof, tmp_path):
-    table = lakeproof("settings", LAKE_CATALOG_URI="postgresql://me:hush@db/lake", AWS_SECRET_ACCESS_KEY="hush")
+    secrets = {"LAKE_CATALOG_URI": "postgresql://me:hush@db/lake", "AWS_SECRET_ACCESS_KEY": "hush"}
+    table = lakeproof("settings", AWS_ACCESS_KEY_ID="key", **secrets)
     assert table.returncode == 0
     assert "postgresql://me:***@db/lake" in table.stdout
     assert "hush" not in table.stdout

@@ -48,7 +48,7 @@ def test_a_login_is_the_same_for_both(tmp_path: Path) -> None:
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    kafka = settings_of({"LAKE_KAFKA_SSL_CA": tmp_path / "nothing"}).kafka
+    kafka = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SSL", "LAKE_KAFKA_SSL_CA": tmp_path / "nothing"}).kafka
     for make in (client_properties, spark_options):
         with pytest.raises(UsageError, match=r"LAKE_KAFKA_SSL_CA: the file .*nothing does not exist"):
             make(kafka)

@@ -4,6 +4,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.messages import event, send
@@ -81,8 +82,9 @@ def test_a_problem_that_is_over_is_not_the_reason_for_a_later_one(kafka: KafkaSe
     assert "does not respond." in topic._unavailable(None).message
 
 
-def test_settings_that_the_client_does_not_accept_are_refused() -> None:
-    settings = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}).kafka
+def test_settings_that_the_client_does_not_accept_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("not PEM")
+    settings = settings_of({"LAKE_KAFKA_SECURITY_PROTOCOL": "SSL", "LAKE_KAFKA_SSL_CA": tmp_path / "ca.pem"}).kafka
     with pytest.raises(UsageError, match=r"does not accept the settings(?s:.*)LAKE_KAFKA_"):
         Topic(settings, "any")
 

@@ -67,7 +67,7 @@ def test_a_contract_says_where_files_land_and_a_lake_that_is_not_made_yet_is_not
     text = (Path(__file__).parents[3] / "contracts" / "events.yaml").read_text()
     server = "servers: [{server: landing, type: s3, location: 's3://acme//raw/'}]\n"
     (tmp_path / "events.yaml").write_text(server + text)
-    keys = {"AWS_REGION": "eu-west-1", "LAKE_SOURCE_ACCESS_KEY_ID": "reader"}
+    keys = {"AWS_REGION": "eu-west-1", "LAKE_SOURCE_ACCESS_KEY_ID": "reader", "LAKE_SOURCE_SECRET_ACCESS_KEY": "s"}
     settings = settings_of({"LAKE_HOME": tmp_path / "lake", "LAKE_CONTRACTS": tmp_path, **keys})
     zone = landing_zone(settings, "events")
     assert (zone.root, zone.is_own, zone.selection.of_others) == ("s3://acme/raw", True, True)

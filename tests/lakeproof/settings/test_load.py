@@ -200,6 +200,7 @@ def test_an_unknown_scheme_is_refused():
 
 
 def test_secrets_do_not_show(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     settings = load_settings()
     assert "hush" not in repr(settings)
@@ -324,3 +325,54 @@ def test_s3_is_spelled_three_ways():
 def test_a_local_lake_is_not_given_keys_in_spark():
     s3 = S3Settings(access_key_id="k", secret_access_key="hush")
     assert "hush" not in str(spark_properties(settings_of({}).model_copy(update={"s3": s3})))
+
+
+S3_KEY = {"AWS_ACCESS_KEY_ID": "lake", "AWS_SECRET_ACCESS_KEY": "hush"}
+SOURCE_KEY = {"LAKE_SOURCE_ACCESS_KEY_ID": "reader", "LAKE_SOURCE_SECRET_ACCESS_KEY": "hush"}
+SASL = {
+    "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+    "LAKE_KAFKA_SASL_USERNAME": "me",
+    "LAKE_KAFKA_SASL_PASSWORD": "hush",
+}
+TLS = {"LAKE_KAFKA_SECURITY_PROTOCOL": "SSL", "LAKE_KAFKA_SSL_CA": "ca"}
+CERTIFICATE = {"LAKE_KAFKA_SSL_CERTIFICATE": "c", "LAKE_KAFKA_SSL_KEY": "k", "LAKE_KAFKA_SSL_KEY_PASSWORD": "hush"}
+REGISTRY = {
+    "LAKE_SCHEMA_REGISTRY_URL": "http://registry",
+    "LAKE_SCHEMA_REGISTRY_USERNAME": "me",
+    "LAKE_SCHEMA_REGISTRY_PASSWORD": "hush",
+}
+
+
+@pytest.mark.parametrize(
+    ("whole", "lacks", "refused"),
+    [
+        (S3_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        (S3_KEY, "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY"),
+        (S3_KEY | {"AWS_SESSION_TOKEN": "hush"}, " ".join(S3_KEY), "AWS_SESSION_TOKEN"),
+        # The secret would be ignored, and the key of the lake sent to somebody else's bucket.
+        (SOURCE_KEY | S3_KEY, "LAKE_SOURCE_ACCESS_KEY_ID", "LAKE_SOURCE_SECRET_ACCESS_KEY"),
+        (SOURCE_KEY | S3_KEY, "LAKE_SOURCE_SECRET_ACCESS_KEY", "LAKE_SOURCE_SECRET_ACCESS_KEY"),
+        (
+            SOURCE_KEY | S3_KEY | {"LAKE_SOURCE_SESSION_TOKEN": "hush"},
+            " ".join(SOURCE_KEY),
+            "LAKE_SOURCE_SESSION_TOKEN",
+        ),
+        (SASL, "LAKE_KAFKA_SECURITY_PROTOCOL", "LAKE_KAFKA_SASL_USERNAME"),
+        (SASL, "LAKE_KAFKA_SASL_USERNAME", "LAKE_KAFKA_SASL_USERNAME"),
+        (SASL, "LAKE_KAFKA_SASL_PASSWORD", "LAKE_KAFKA_SASL_PASSWORD"),
+        (TLS, "LAKE_KAFKA_SECURITY_PROTOCOL", "LAKE_KAFKA_SSL_CA"),
+        (TLS | SASL | CERTIFICATE, "LAKE_KAFKA_SSL_CERTIFICATE", "LAKE_KAFKA_SSL_KEY"),
+        (TLS | CERTIFICATE, "LAKE_KAFKA_SECURITY_PROTOCOL", "LAKE_KAFKA_SSL_CA"),
+        (TLS | CERTIFICATE, "LAKE_KAFKA_SECURITY_PROTOCOL LAKE_KAFKA_SSL_CA", "LAKE_KAFKA_SSL_CERTIFICATE"),
+        (TLS | CERTIFICATE, "LAKE_KAFKA_SSL_KEY", "LAKE_KAFKA_SSL_KEY"),
+        (TLS | CERTIFICATE, "LAKE_KAFKA_SSL_CERTIFICATE LAKE_KAFKA_SSL_KEY", "LAKE_KAFKA_SSL_KEY_PASSWORD"),
+        (REGISTRY, "LAKE_SCHEMA_REGISTRY_URL", "LAKE_SCHEMA_REGISTRY_USERNAME"),
+        (REGISTRY, "LAKE_SCHEMA_REGISTRY_USERNAME", "LAKE_SCHEMA_REGISTRY_PASSWORD"),
+    ],
+)
+def test_half_a_login_is_refused_with_the_variable(whole, lacks, refused):
+    settings_of(whole)
+    half = {name: value for name, value in whole.items() if name not in lacks.split()}
+    with pytest.raises(UsageError, match=rf"^{refused}: it is ") as error:
+        settings_of(half)
+    assert "hush" not in str(error.value)
