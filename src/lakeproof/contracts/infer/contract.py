@@ -196,5 +196,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Represent a text, in double quotes if it has a next line (U+0085): without, YAML reads that as a blank."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def _text(document: dict[str, Any]) -> str:
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

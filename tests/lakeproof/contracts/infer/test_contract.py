@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -306,6 +307,17 @@ def test_allowed_values_need_enough_records() -> None:
 
 
 FEW = Fraction(5, 100)
+
+
+def test_allowed_values_are_read_as_they_were_written() -> None:
+    values = ["a\x85b", "\x85", "c", "\u2028", "\ufeff"]
+    samples = several(60, at=AT, k=lambda number: json.dumps(values[number % 5]))
+    contract, found = inferred(samples)
+    assert field(contract, "k").allowed == tuple(sorted(values))
+    assert not any(len(judged.bad) for judged in Judge(contract).judge(batch(samples, "array")))
+    assert yaml.safe_load(found.text)["schema"][0]["properties"][1]["enum"] == [
+        {"value": each} for each in sorted(values)
+    ]
 
 
 def test_the_majority_decides_and_the_others_are_reported() -> None:
