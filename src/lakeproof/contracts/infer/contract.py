@@ -59,6 +59,7 @@ def infer(
     draft = Draft(tolerate)
     properties = draft.properties(records)
     chosen = _event_time(draft, event_time)
+    draft.leave_day_of(chosen, properties)
     notes = draft.notes
     _mark_key(properties, key, notes)
     notes += uniqueness.notes(properties)
@@ -178,7 +179,7 @@ def _event_time(draft: Draft, asked: str | None) -> str:
         order,
         key=lambda path: (not found[path], not _EVENT_TIME.search(path), path in draft.proposed, order.index(path)),
     )
-    others = ", ".join(path for path in order if path != chosen)
+    others = ", ".join(path for path in order if path not in (chosen, f"{chosen}_day"))
     if others:
         draft.notes.append(
             (chosen, f"chosen as the event time. Other timestamps: {others}. Use --event-time to choose.")

@@ -103,6 +103,18 @@ class Draft:
         self.notes.append((path, found.note))
         self.deviates |= found.deviates
 
+    def leave_day_of(self, event_time: str, properties: list[Property]) -> None:
+        """Leave out the field whose name the partition of the tables has, once the event time is chosen."""
+        *within, name = event_time.split(".")
+        for step in within:
+            properties = next(each for each in properties if each["name"] == step)["properties"]
+        day = next((each for each in properties if each["name"] == f"{name}_day"), None)
+        if day is not None:
+            properties.remove(day)
+            path = f"{event_time}_day"
+            self.notes = [note for note in self.notes if note[0] != path]
+            self._leave(path, f"the tables have a partition with this name, the day of {event_time}")
+
     def _possible(self, seen: Observed, path: str) -> dict[str, Observed]:
         """Fields with names that are valid for columns."""
         folded: dict[str, str] = {}

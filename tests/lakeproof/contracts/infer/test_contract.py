@@ -257,6 +257,19 @@ def test_the_event_time() -> None:
     assert inferred(texts)[0].event_time == "x"
 
 
+@pytest.mark.parametrize("day", ['"2026-11-21"', AT, "1", "{}"])
+def test_a_field_with_the_name_of_the_partition_is_rescued(day: str) -> None:
+    fields = {"ts": AT, "ts_day": day, "a": "1"}
+    for text, path in ((an_object(fields), "ts"), (an_object({"o": an_object(fields)}), "o.ts")):
+        contract, found = inferred([text], event_time=path)
+        assert contract.event_time == path
+        assert contract.drift is DriftPolicy.RESCUE
+        assert notes(found, f"{path}_day").startswith("not described, because the tables have a partition")
+        assert "_day" not in notes(found, path)
+        (judged,) = Judge(contract).judge(batch([text], "array"))
+        assert (len(judged.good), len(judged.bad)) == (1, 0)
+
+
 def test_a_folder_and_what_no_contract_can_accept(tmp_path: Path) -> None:
     for name, content in {
         "1.json": b'[{"at": %s, "n": 1}, 5, {"n": 1, "n": 2}]' % AT.encode(),
