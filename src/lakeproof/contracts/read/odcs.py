@@ -91,13 +91,17 @@ def unjudged(text: bytes, origin: str) -> list[str]:
     for place, span in source.keys.items():
         if place[:1] != _TABLE[:1] or "customProperties" in place:
             continue
-        part = source.document
+        parts = [source.document]
         try:
             for step in place:
-                part = part[step]
+                parts.append(parts[-1][step])
         except (KeyError, TypeError, IndexError):  # a key that is not text, or a merged one
             continue
-        what = _unjudged(place, part) or _other_integer(part, source.written(place))
+        what = (
+            _unjudged(place, parts[-1])
+            or _unused_position(place, parts)
+            or _other_integer(parts[-1], source.written(place))
+        )
         if what:
             field = _field_at(source.document, place)
             found.append(f"{origin}:{span.line}: {f'{field}: ' if field else ''}{what}.")
@@ -105,6 +109,7 @@ def unjudged(text: bytes, origin: str) -> list[str]:
 
 
 def _unjudged(place: YamlPath, part: Any) -> str:
+    # Refusing any of these would make recorded contracts unreadable.
     if place[-1] in ("unique", "relationships") and part:
         return f"{place[-1]} is not checked"
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
@@ -112,8 +117,19 @@ def _unjudged(place: YamlPath, part: Any) -> str:
     return ""
 
 
+def _unused_position(place: YamlPath, parts: Sequence[Any]) -> str:
+    position = parts[-1]
+    if place[-1] != "primaryKeyPosition" or not isinstance(position, int) or position < 1:  # -1 means no position
+        return ""
+    if parts[-2].get("primaryKey") is not True:
+        return "primaryKeyPosition is ignored without primaryKey: true"
+    others = parts[-3][: place[-2]]
+    if any(other.get("primaryKey") is True and other.get("primaryKeyPosition") == position for other in others):
+        return f"primaryKeyPosition {position} is duplicate; the order in the file decides"
+    return ""
+
+
 def _other_integer(part: Any, written: str) -> str:
-    # Refusing them would make recorded contracts unreadable.
     if isinstance(part, bool) or not isinstance(part, int) or written in ("", str(part)):
         return ""
     return f"{written} is read as the integer {part}; as text, it needs quotes"

@@ -57,6 +57,30 @@ def test_integers_that_yaml_reads_as_others_are_told():
     ]
 
 
+def told(keys: str) -> list[str]:
+    """Return the warnings about keys of the field product_id, without their lines."""
+    text = EVENTS.replace(b"name: product_id\n", f"name: product_id\n        {keys}\n".encode())
+    assert text != EVENTS
+    parse_contract(text, "events.yaml")
+    return [line.partition(": ")[2] for line in unjudged(text, "events.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("primaryKeyPosition: 2", ["primaryKeyPosition is ignored without primaryKey: true."]),
+        (
+            "primaryKeyPosition: 1\n        primaryKey: true",
+            ["primaryKeyPosition 1 is duplicate; the order in the file decides."],
+        ),
+        ("primaryKeyPosition: 2\n        primaryKey: true", []),
+        ("primaryKeyPosition: -1", []),
+    ],
+)
+def test_positions_in_the_key_that_are_not_used_are_told(keys: str, says: list[str]) -> None:
+    assert told(keys) == [f"product_id: {each}" for each in says]
+
+
 @pytest.mark.parametrize("value", ["{1: low, 2: high}", "{yes: 1}", "{<<: {a: b}}", "{2026-01-01: x}"])
 def test_values_of_other_tools_may_have_any_keys(value: str) -> None:
     text = EVENTS.replace(
