@@ -27,6 +27,8 @@ _PHYSICAL = {
     "date": ("date",),
 }
 _LOGICAL = f"{', '.join(_PHYSICAL)}, object, array, map"
+ONLY_OF_FIELDS = ("required", "enum", "primaryKey", "logicalTypeOptions", "deprecated")
+"""Keys that are supported for fields, but not for the items of an array, and the keys and values of a map."""
 _TOP = ("schema", 0, "properties", 0)
 
 
@@ -118,7 +120,7 @@ def _inner(item: SchemaProperty | None, key: str, missing: str, within: YamlPath
     place = (*within, key)
     if item is None:
         raise ContractError(place, missing, "Add it, with the type of the items or values.")
-    for name in ("required", "enum", "primaryKey", "logicalTypeOptions", "deprecated"):
+    for name in ONLY_OF_FIELDS:
         if getattr(item, name):
             problems.report(
                 (*place, name),

@@ -13,7 +13,7 @@ from lakeproof.contracts.model import DecimalType, DriftPolicy, Field, ObjectTyp
 from lakeproof.contracts.read.breaker import read_breaker
 from lakeproof.contracts.read.custom_properties import DRIFT_POLICY, EVENT_TIME, check_names, custom_values, one_of
 from lakeproof.contracts.read.derived import check_derived
-from lakeproof.contracts.read.fields import read_fields
+from lakeproof.contracts.read.fields import ONLY_OF_FIELDS, read_fields
 from lakeproof.contracts.read.landing import read_landing
 from lakeproof.contracts.read.maintenance import read_maintenance
 from lakeproof.contracts.read.retention import read_retention
@@ -112,6 +112,8 @@ def _unjudged(place: YamlPath, part: Any) -> str:
     # Refusing any of these would make recorded contracts unreadable.
     if place[-1] in ("unique", "relationships") and part:
         return f"{place[-1]} is not checked"
+    if place[-3:-1] == ("map", "key") and place[-1] in ONLY_OF_FIELDS and part:
+        return f"{place[-1]} is not checked for the keys of a map"
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
         return f"quality of the type {part.get('type') or 'library'} is not checked"
     return ""

@@ -81,6 +81,18 @@ def test_positions_in_the_key_that_are_not_used_are_told(keys: str, says: list[s
     assert told(keys) == [f"product_id: {each}" for each in says]
 
 
+def test_limits_of_the_keys_of_a_map_are_told() -> None:
+    limits = (
+        "            required: true\n            enum: [a]\n            logicalTypeOptions: {pattern: ^a}\n"
+        "            deprecated: false\n"
+    )
+    text = EVENTS.replace(b"          value:\n", limits.encode() + b"          value:\n")
+    parse_contract(text, "events.yaml")
+    assert [line.partition(": ")[2] for line in unjudged(text, "events.yaml")] == [
+        f"properties: {key} is not checked for the keys of a map." for key in ("required", "enum", "logicalTypeOptions")
+    ]
+
+
 @pytest.mark.parametrize("value", ["{1: low, 2: high}", "{yes: 1}", "{<<: {a: b}}", "{2026-01-01: x}"])
 def test_values_of_other_tools_may_have_any_keys(value: str) -> None:
     text = EVENTS.replace(
