@@ -21,6 +21,7 @@ _OF_POSTGRES = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,  # milliseconds
 }
+_WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _GIVE_ADDRESS = "Use a folder, a file:// or an s3:// address."
 _LONGEST_NAME = 255
 _LONGEST_PATH = 3_500  # bytes; Linux allows 4,096, of which names below the lake need some
@@ -71,6 +72,31 @@ def folder_or_address(text: str) -> str:
 
 def _merged(rest: str) -> str:
     return "/".join(part for part in rest.split("/") if part)
+
+
+def web_address(text: str) -> str:
+    """Check the address of an HTTP server."""
+    if not _WEB.fullmatch(text) or not has_host(text):
+        raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
+    return text
+
+
+def has_host(url: str) -> bool:
+    """Return whether the host of a URL can be looked up, and the URL requested: Python raises no OSError for others."""
+    try:
+        parts = urlsplit(url)
+        return url.isascii() and bool(parts.hostname and is_host(parts.hostname)) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def is_host(name: str) -> bool:
+    """Return whether a host can be looked up."""
+    try:
+        name.encode("idna")
+    except UnicodeError:  # such as two dots, or a part of more than 63 characters
+        return False
+    return True
 
 
 def as_uri(text: str) -> str:

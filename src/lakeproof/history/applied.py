@@ -41,7 +41,7 @@ class Applied:
 
     def contract(self) -> Contract:
         """Parse the text of the contract."""
-        return parse_contract(self.text, f"contract {self.digest[:12]}")
+        return parse_contract(self.text, f"contract {self.digest[:12]}", is_recorded=True)
 
 
 class _RefusedError(Exception):

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
-from lakeproof.addresses import database, folder, folder_or_address, sqlite_uri
+from lakeproof.addresses import database, folder, folder_or_address, is_host, sqlite_uri
 from lakeproof.errors import UsageError
 from lakeproof.topics import starting_files, starting_offsets, topic_name
 
@@ -24,7 +23,6 @@ SHORTCUTS = ("archive", "files", "gateway", "workers")
 _LEAST_TOKEN = 16
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_LEAST_TOKEN},}}")
 _ORIGIN = re.compile(r"https?://[^/\s,*?#@]+")
-_WEB = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 _ADDRESS = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 _MEGABYTES = {"m": 1, "g": 1024, "t": 1024**2}
 LEAST_MEGABYTES = 512
@@ -118,34 +116,10 @@ def origin_list(text: str) -> str:
     return ",".join(origins)
 
 
-def web_address(text: str) -> str:
-    """Check the address of an HTTP server."""
-    if not _WEB.fullmatch(text) or not has_host(text):
-        raise UsageError(f"{text!r} is not the address of a server.", "Write http://HOST:PORT, with a path if needed.")
-    return text
-
-
-def has_host(url: str) -> bool:
-    """Return whether the host of a URL can be looked up, and the URL requested: Python raises no OSError for others."""
-    try:
-        parts = urlsplit(url)
-        return url.isascii() and bool(parts.hostname and _is_host(parts.hostname)) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def _is_host(name: str) -> bool:
-    try:
-        name.encode("idna")
-    except UnicodeError:  # such as two dots, or a part of more than 63 characters
-        return False
-    return True
-
-
 def listen_address(text: str) -> str:
     """Check the address that a server listens on."""
     found = _ADDRESS.fullmatch(text)
-    if not found or int(found[2]) > 65_535 or not _is_host(found[1].strip("[]")):
+    if not found or int(found[2]) > 65_535 or not is_host(found[1].strip("[]")):
         raise UsageError(
             f"expected HOST:PORT, got {text!r}.", "Write 127.0.0.1:9108, or 0.0.0.0:9108 for all networks."
         )

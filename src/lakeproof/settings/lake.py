@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from lakeproof.addresses import as_plain_uri, database, folder_or_address
+from lakeproof.addresses import as_plain_uri, database, folder_or_address, web_address
 from lakeproof.errors import UsageError
 from lakeproof.settings.checks import (
     Database,
@@ -17,7 +17,6 @@ from lakeproof.settings.checks import (
     header_secret,
     refusal,
     stream_topic,
-    web_address,
 )
 from lakeproof.settings.group import InHome, SettingsGroup, in_home, with_prefix
 
@@ -190,7 +189,9 @@ class S3Settings(SettingsGroup, title="S3", alias_generator=with_prefix("AWS_"))
 
     secrets = ("access_key_id", "secret_access_key", "session_token")
 
-    endpoint_url: str | None = Field(None, description="S3 endpoint, for MinIO and others")
+    endpoint_url: Annotated[str, checked(web_address)] | None = Field(
+        None, description="S3 endpoint, for MinIO and others"
+    )
     access_key_id: Annotated[str, checked(header_secret)] | None = Field(None, description="id of the S3 access key")
     secret_access_key: HeaderSecret | None = Field(None, description="secret of the S3 access key")
     session_token: HeaderSecret | None = Field(None, description="session token of a temporary S3 access key")
@@ -210,7 +211,7 @@ class S3Settings(SettingsGroup, title="S3", alias_generator=with_prefix("AWS_"))
 class SourceS3Settings(S3Settings, title="S3 of other buckets", alias_generator=with_prefix("LAKE_SOURCE_")):
     """How to reach the buckets of streams that land outside of LAKE_LANDING."""
 
-    endpoint_url: str | None = Field(
+    endpoint_url: Annotated[str, checked(web_address)] | None = Field(
         None, description="S3 endpoint of streams with their own address; none: AWS_ENDPOINT_URL"
     )
     access_key_id: Annotated[str, checked(header_secret)] | None = Field(

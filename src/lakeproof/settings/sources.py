@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from lakeproof.addresses import as_uri, folder_or_address
+from lakeproof.addresses import as_uri, folder_or_address, web_address
 from lakeproof.errors import UsageError
 from lakeproof.settings.checks import (
     Folder,
@@ -14,7 +14,6 @@ from lakeproof.settings.checks import (
     offsets_text,
     origin_list,
     refusal,
-    web_address,
 )
 from lakeproof.settings.group import InHome, SettingsGroup, in_home, with_prefix
 from lakeproof.topics import topic_name

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import GetObjectRequestTypeDef
 
+_OF_A_STREAM = "for the bucket of a stream, LAKE_SOURCE_"
+_ENDPOINT = f"AWS_ENDPOINT_URL ({_OF_A_STREAM}ENDPOINT_URL, or endpointUrl in its contract)"
 _HINTS = {
     "NoSuchBucket": "Create the bucket, or use another one.",
-    "InvalidAccessKeyId": "Check AWS_ACCESS_KEY_ID.",
-    "SignatureDoesNotMatch": "Check AWS_SECRET_ACCESS_KEY.",
+    "InvalidAccessKeyId": f"Check AWS_ACCESS_KEY_ID ({_OF_A_STREAM}ACCESS_KEY_ID).",
+    "SignatureDoesNotMatch": f"Check AWS_SECRET_ACCESS_KEY ({_OF_A_STREAM}SECRET_ACCESS_KEY).",
     "ExpiredToken": "Renew the keys and AWS_SESSION_TOKEN, or leave them unset for keys that the AWS tools renew.",
     "RequestTimeTooSkewed": "Set the clock of the machine; on a cluster, it may be that of an executor.",
     "AccessDenied": "Allow this key to list and read the bucket, and to write to it if the lake is there.",
@@ -101,7 +103,8 @@ def s3_client(s3: S3Settings) -> "S3Client":
             )
     except ValueError:
         raise UsageError(
-            f"AWS_ENDPOINT_URL is not a valid URL: {s3.endpoint_url}.", "Use a URL like http://127.0.0.1:9000."
+            f"The host of the S3 endpoint {s3.endpoint_url} is not valid.",
+            f"Use letters, digits and hyphens, as in http://minio-1:9000. Check {_ENDPOINT}.",
         ) from None
 
 
@@ -206,7 +209,7 @@ class S3Storage:
 def _tag_of(answer: Mapping[str, Any], uri: str) -> str:
     """Return the tag in an answer about an object; a page of a proxy with status 200 has none."""
     if "ETag" not in answer:
-        raise UnavailableError(f"The answer for {uri} is not from S3: it has no tag.", "Check AWS_ENDPOINT_URL.")
+        raise UnavailableError(f"The answer for {uri} is not from S3: it has no tag.", f"Check {_ENDPOINT}.")
     return str(answer["ETag"]).strip('"')
 
 
@@ -228,6 +231,6 @@ def _asking(what: str, absent: Exception | None = None, changed: Exception | Non
             raise absent from None
         if changed and code in ("412", "PreconditionFailed"):
             raise changed from None
-        hint = "Check AWS_ENDPOINT_URL, and that the server is running."
+        hint = f"Check {_ENDPOINT}, and that the server is running."
         text = _REFUSED_HEADER.sub(r"\1", str(error))
         raise UnavailableError(f"{what}: {text}.", _HINTS.get(code or type(error).__name__, hint)) from error

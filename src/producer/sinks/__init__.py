@@ -6,10 +6,9 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.addresses import as_uri, folder_or_address
+from lakeproof.addresses import as_uri, folder_or_address, has_host
 from lakeproof.errors import UsageError
 from lakeproof.settings import CLICKSTREAM, Settings
-from lakeproof.settings.checks import has_host
 from producer.pace import Stop
 
 if TYPE_CHECKING:

@@ -86,6 +86,8 @@ def test_the_environment_wins_over_the_file_and_empty_is_unset(monkeypatch, tmp_
             ("LAKE_SCHEMA_REGISTRY_URL", value)
             for value in ("http://a..b", "http://a/schéma", "http://[::1/a", "http://a:eighty")
         ),
+        *(("AWS_ENDPOINT_URL", value) for value in ("minio:9000", "http://a..b", "http://a:99999")),
+        ("LAKE_SOURCE_ENDPOINT_URL", "minio:9000"),
         *(("LAKE_DRIVER_MEMORY", value) for value in ("2x", "2gb", "2", "-1g", "511m", "0.5g", "g")),
     ],
 )

@@ -190,9 +190,9 @@ def test_a_header_that_is_refused_is_not_shown(monkeypatch):
     assert "hush" not in str(refused.value)
 
 
-def test_an_endpoint_without_a_scheme_is_a_usage_error():
-    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL"):
-        check_bucket("s3://landing", S3Settings(endpoint_url="minio:9000"))
+def test_an_endpoint_whose_host_botocore_refuses_is_a_usage_error():
+    with pytest.raises(UsageError, match=r"http://mi_nio:9000(?s:.*)LAKE_SOURCE_ENDPOINT_URL"):
+        check_bucket("s3://landing", S3Settings(endpoint_url="http://mi_nio:9000"))
 
 
 def test_a_page_of_a_proxy_is_no_file():

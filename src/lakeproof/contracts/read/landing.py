@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from open_data_contract_standard.model import CustomProperty, Server
 
-from lakeproof.addresses import folder_or_address
+from lakeproof.addresses import folder_or_address, web_address
 from lakeproof.contracts.model import Landing
 from lakeproof.contracts.read.custom_properties import LANDING, custom_values
 from lakeproof.documents.problems import ContractError, Problems, near
@@ -18,13 +18,20 @@ _EXAMPLE = "Write it like `{include: ['**/*.json.gz'], exclude: ['tmp/**']}`."
 _SERVER_EXAMPLE = "Write it like `{server: landing, type: s3, location: s3://BUCKET/PREFIX}`."
 
 
-def read_landing(servers: Sequence[Server], customs: Sequence[CustomProperty], problems: Problems) -> Landing:
-    """Read the landing zone of a contract. Servers of other names belong to other tools."""
+def read_landing(
+    servers: Sequence[Server], customs: Sequence[CustomProperty], problems: Problems, *, is_recorded: bool = False
+) -> Landing:
+    """Read the landing zone of a contract. Servers of other names belong to other tools.
+
+    What was accepted once stays readable in recorded contracts, from which nothing is listed.
+    """
     location = endpoint = None
     named = [(index, each) for index, each in enumerate(servers) if each.server == LANDING]
     for index, server in named[:1]:
         location = problems.read(_location, server, (_SERVERS, index))
         endpoint = server.endpointUrl
+        if endpoint and not is_recorded:
+            problems.read(_check_endpoint, endpoint, (_SERVERS, index, "endpointUrl"))
     for index, _ in named[1:]:
         problems.report((_SERVERS, index, "server"), f"duplicate server {LANDING!r}.", "Remove one of them.")
     include: tuple[str, ...] = ()
@@ -53,6 +60,13 @@ def _location(server: Server, place: YamlPath) -> str:
     if (server.type == "s3") != location.startswith("s3://"):
         raise ContractError((*place, key), f"{location} is not of the type {server.type}.", _SERVER_EXAMPLE)
     return location
+
+
+def _check_endpoint(endpoint: str, place: YamlPath) -> None:
+    try:
+        web_address(endpoint)
+    except UsageError as error:
+        raise ContractError(place, error.message, error.hint) from None
 
 
 def _globs(value: object, place: YamlPath) -> tuple[tuple[str, ...], tuple[str, ...]]:

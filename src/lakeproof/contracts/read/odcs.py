@@ -73,13 +73,13 @@ def contract_text(folder: Path, stream: str) -> bytes:
     return path.read_bytes()
 
 
-def parse_contract(text: bytes, origin: str, stream: str | None = None) -> Contract:
-    """Read a contract from the bytes of its file."""
+def parse_contract(text: bytes, origin: str, stream: str | None = None, *, is_recorded: bool = False) -> Contract:
+    """Read a contract from the bytes of its file, or of one that was applied and recorded."""
     if text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):  # YAML may be UTF-16, but the lake records contracts as text
         raise UsageError(f"{origin}: expected UTF-8, got UTF-16.", "Save the file as UTF-8.")
 
     def read(document: Any, problems: Problems) -> Contract | None:
-        return _contract(_plain_enums(document), hashlib.sha256(text).hexdigest(), stream, problems)
+        return _contract(_plain_enums(document), hashlib.sha256(text).hexdigest(), stream, problems, is_recorded)
 
     return read_document(text, origin, read, _field_at)
 
@@ -172,7 +172,9 @@ def _field_at(document: Any, place: YamlPath) -> str:
     return ".".join(names)
 
 
-def _contract(raw: Any, digest: str, expected_name: str | None, problems: Problems) -> Contract | None:
+def _contract(
+    raw: Any, digest: str, expected_name: str | None, problems: Problems, is_recorded: bool
+) -> Contract | None:
     if not isinstance(raw, dict):
         problems.report(_ROOT, "not a contract: the file has no keys.", _START)
         return None
@@ -214,7 +216,7 @@ def _contract(raw: Any, digest: str, expected_name: str | None, problems: Proble
         breaker=read_breaker(customs, problems),
         retention=read_retention(customs, problems),
         maintenance=read_maintenance(customs, problems),
-        landing=read_landing(document.servers or [], customs, problems),
+        landing=read_landing(document.servers or [], customs, problems, is_recorded=is_recorded),
     )
 
 

@@ -8,6 +8,7 @@ from lakeproof.contracts import Contract, parse_contract
 from lakeproof.contracts.diff import Compatibility, changes, compatibility
 from lakeproof.contracts.model import DEFAULT_LANDING, Landing
 from lakeproof.errors import UsageError
+from lakeproof.history.applied import Applied
 
 CONTRACT = """\
 apiVersion: v3.2.0
@@ -48,6 +49,11 @@ def test_what_a_contract_says() -> None:
         ("{server: landing, type: s3, location: 'gs://a/b'}", "", "gs://a/b is not a file:// or s3:// address."),
         ("{server: landing, type: local, location: 's3://a'}", "", "s3://a is not of the type local."),
         ("{server: landing, type: s3, location: /a}\n  - {server: landing}", "", "duplicate server 'landing'."),
+        (
+            "{server: landing, type: s3, location: 's3://a', endpointUrl: 'minio:9000'}",
+            "",
+            "'minio:9000' is not the address of a server.",
+        ),
         ("", "'*.json'", "landing: expected the keys include or exclude, got '*.json'."),
         ("", "{includes: ['*.json']}", "landing: unknown key 'includes'."),
         ("", "{include: [/a/*.json]}", "expected a glob of names below the landing zone, got '/a/*.json'."),
@@ -59,6 +65,14 @@ def test_what_it_cannot_say(server: str, landing: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse(server, landing)
     assert says in str(refused.value)
+
+
+def test_a_contract_that_was_recorded_stays_readable() -> None:
+    server = "{server: landing, type: s3, location: 's3://a', endpointUrl: 'minio:9000'}"
+    text = CONTRACT.format(servers=f"servers: [{server}]\n", landing="").encode()
+    with pytest.raises(UsageError):
+        parse_contract(text, "things.yaml")
+    assert Applied(1, "1.0.0", "digest", text).contract().landing == Landing("s3://a", "minio:9000")
 
 
 def test_what_the_page_shows() -> None:
