@@ -1,5 +1,6 @@
 """Read where the files of a stream land: the server ``landing``, and the custom property ``landing``."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from open_data_contract_standard.model import CustomProperty, Server
@@ -14,6 +15,7 @@ from lakeproof.errors import UsageError
 _SERVERS = "servers"
 _TYPES = ("s3", "local")
 _KEYS = ("include", "exclude")
+_GLOB = re.compile(r"\*|\{.*\}")
 _EXAMPLE = "Write it like `{include: ['**/*.json.gz'], exclude: ['tmp/**']}`."
 _SERVER_EXAMPLE = "Write it like `{server: landing, type: s3, location: s3://BUCKET/PREFIX}`."
 
@@ -30,7 +32,8 @@ def read_landing(
     for index, server in named[:1]:
         location = problems.read(_location, server, (_SERVERS, index))
         endpoint = server.endpointUrl
-        if endpoint and not is_recorded:
+        if not is_recorded:
+            problems.read(_check_no_glob, server, (_SERVERS, index))
             problems.read(_check_endpoint, endpoint, (_SERVERS, index, "endpointUrl"))
     for index, _ in named[1:]:
         problems.report((_SERVERS, index, "server"), f"duplicate server {LANDING!r}.", "Remove one of them.")
@@ -62,9 +65,20 @@ def _location(server: Server, place: YamlPath) -> str:
     return location
 
 
-def _check_endpoint(endpoint: str, place: YamlPath) -> None:
+def _check_no_glob(server: Server, place: YamlPath) -> None:
+    key, location = ("location", server.location) if server.location else ("path", server.path)
+    if location and _GLOB.search(location):
+        raise ContractError(
+            (*place, key),
+            f"expected a folder or an address without a glob, got {location!r}.",
+            f"Use s3://BUCKET/PREFIX, and {{property: {LANDING}, value: {{include: ['*.json']}}}}.",
+        )
+
+
+def _check_endpoint(endpoint: str | None, place: YamlPath) -> None:
     try:
-        web_address(endpoint)
+        if endpoint:
+            web_address(endpoint)
     except UsageError as error:
         raise ContractError(place, error.message, error.hint) from None
 
