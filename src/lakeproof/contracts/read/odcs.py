@@ -100,7 +100,7 @@ def unjudged(text: bytes, origin: str) -> list[str]:
         what = (
             _unjudged(place, parts[-1])
             or _unused_position(place, parts)
-            or _other_integer(parts[-1], source.written(place))
+            or _read_otherwise(place, parts[-1], source.written(place))
         )
         if what:
             field = _field_at(source.document, place)
@@ -112,6 +112,8 @@ def _unjudged(place: YamlPath, part: Any) -> str:
     # Refusing any of these would make recorded contracts unreadable.
     if place[-1] in ("unique", "relationships") and part:
         return f"{place[-1]} is not checked"
+    if place[-1] == "enum" and part == []:
+        return "the enum is empty, so every value is allowed"
     if place[-3:-1] == ("map", "key") and place[-1] in ONLY_OF_FIELDS and part:
         return f"{place[-1]} is not checked for the keys of a map"
     if place[-2:-1] == ("quality",) and part.get("type") not in ("sql", "text"):
@@ -131,7 +133,9 @@ def _unused_position(place: YamlPath, parts: Sequence[Any]) -> str:
     return ""
 
 
-def _other_integer(part: Any, written: str) -> str:
+def _read_otherwise(place: YamlPath, part: Any, written: str) -> str:
+    if isinstance(part, bool) and "enum" in place and written.lower() not in ("", "true", "false"):
+        return f"{written} is read as {str(part).lower()}; as text, it needs quotes"
     if isinstance(part, bool) or not isinstance(part, int) or written in ("", str(part)):
         return ""
     return f"{written} is read as the integer {part}; as text, it needs quotes"

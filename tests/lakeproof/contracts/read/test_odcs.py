@@ -81,6 +81,23 @@ def test_positions_in_the_key_that_are_not_used_are_told(keys: str, says: list[s
     assert told(keys) == [f"product_id: {each}" for each in says]
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (
+            "physicalType: scalar\n        enum: [yes, {value: Off}, true, False, 'no']",
+            [
+                f"{text} is read as {value}; as text, it needs quotes."
+                for text, value in (("yes", "true"), ("Off", "false"))
+            ],
+        ),
+        ("enum: []", ["the enum is empty, so every value is allowed."]),
+    ],
+)
+def test_allowed_values_that_are_read_otherwise_are_told(keys: str, says: list[str]) -> None:
+    assert told(keys) == [f"product_id: {each}" for each in says]
+
+
 def test_limits_of_the_keys_of_a_map_are_told() -> None:
     limits = (
         "            required: true\n            enum: [a]\n            logicalTypeOptions: {pattern: ^a}\n"
