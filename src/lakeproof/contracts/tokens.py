@@ -1,4 +1,7 @@
-"""JSON numbers as written: converting them would lose digits that a contract may keep or refuse."""
+"""JSON as written: numbers whose conversion would lose digits that a contract may keep or refuse, and its depth."""
+
+MAX_DEPTH = 500
+"""Maximum nesting depth of brackets; Python's parser stops at some greater depth."""
 
 
 class IntToken(str):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lakeproof.contracts import Contract, DriftPolicy, Field, ListType, MapType, ObjectType, Type
-from lakeproof.contracts.tokens import FloatToken, IntToken
+from lakeproof.contracts.tokens import MAX_DEPTH, FloatToken, IntToken
 from lakeproof.judge.constraint_checks import Examine, examiner
 from lakeproof.judge.judged import Fault
 from lakeproof.judge.paths import RECORD, DriftedValue, Place, exact_path, json_path, verbatim
@@ -19,8 +19,6 @@ from lakeproof.judge.scan import WHITE_SPACE, StructureError, container_end
 from lakeproof.judge.times import field_converter
 from lakeproof.reasons import Reason
 
-MAX_DEPTH = 500
-"""Maximum nesting depth of brackets; Python's parser stops at some greater depth."""
 MAX_FAULTS = 100
 """Maximum number of listed reasons per code; the last one says how many more were found."""
 MAX_DRIFT_BYTES = 128 << 10

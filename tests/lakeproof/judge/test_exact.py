@@ -20,7 +20,8 @@ from lakeproof.contracts import (
     ObjectType,
     PrimitiveType,
 )
-from lakeproof.judge.exact import MAX_DEPTH, MAX_FAULTS, ExactJudge
+from lakeproof.contracts.tokens import MAX_DEPTH
+from lakeproof.judge.exact import MAX_FAULTS, ExactJudge
 from lakeproof.judge.judged import Fault
 
 INT, STRING, SCALAR = PrimitiveType.INT, PrimitiveType.STRING, PrimitiveType.SCALAR

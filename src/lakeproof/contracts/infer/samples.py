@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakeproof.contracts.tokens import FloatToken, IntToken
+from lakeproof.contracts.tokens import MAX_DEPTH, FloatToken, IntToken
 from lakeproof.errors import UsageError
 
 _SPACE = " \t\r\n"
@@ -106,15 +106,17 @@ _decode = json.JSONDecoder(
 
 def _unfit(record: dict[str, Any]) -> str:
     """Why no contract accepts a record; empty if one can."""
-    waiting: list[Any] = [record]
+    waiting: list[tuple[Any, int]] = [(record, 1)]
     while waiting:
-        item = waiting.pop()
+        item, depth = waiting.pop()
+        if isinstance(item, dict | list) and depth > MAX_DEPTH:
+            return f"nested more than {MAX_DEPTH} levels deep"
         if isinstance(item, _Doubled):
             return "duplicate key"
         if isinstance(item, dict):
-            waiting += [*item, *item.values()]
+            waiting += [(each, depth + 1) for each in (*item, *item.values())]
         elif isinstance(item, list):
-            waiting += item
+            waiting += [(each, depth + 1) for each in item]
         elif isinstance(item, str) and not _is_text(item):
             return "invalid UTF-8"
     return ""

@@ -29,6 +29,7 @@ from lakeproof.contracts import (
     parse_contract,
 )
 from lakeproof.contracts.infer.contract import Inferred, infer
+from lakeproof.contracts.tokens import MAX_DEPTH
 from lakeproof.errors import UsageError
 from lakeproof.judge.batch import Judge
 
@@ -222,6 +223,14 @@ def test_what_is_nested_too_deeply_is_rescued() -> None:
         assert any("nested too deeply" in text for _, text in found.notes)
         (judged,) = Judge(contract).judge(batch(texts, "array"))
         assert (len(judged.good), len(judged.bad)) == (2, 0)
+
+
+def test_what_no_contract_accepts_for_its_depth_decides_nothing() -> None:
+    deepest, deeper = ("[" * levels + "]" * levels for levels in (MAX_DEPTH - 1, MAX_DEPTH))
+    contract, found = inferred([*several(3, k="1"), *several(1, k=deeper)], "lines")
+    assert found.left_out == (f"sample.json: unit 3: nested more than {MAX_DEPTH} levels deep",)
+    assert (found.records, contract.drift) == (3, DriftPolicy.FREEZE)
+    assert inferred([*several(3, k="1"), *several(1, k=deepest)], "lines")[1].records == 4
 
 
 def test_the_key() -> None:
