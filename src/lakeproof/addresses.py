@@ -63,15 +63,18 @@ def folder_or_address(text: str) -> str:
         )
     if scheme == "s3" and not rest.partition("/")[0]:
         raise UsageError(f"{text} has no bucket name.", "Use s3://BUCKET/PREFIX.")
-    if scheme == "s3" and "//" in rest.rstrip("/"):  # programs would disagree: some merge slashes, S3 does not
-        raise UsageError(f"{text} has a folder without a name: S3 does not merge slashes.", f"Use s3://{_merged(rest)}")
     if scheme == "file":
         _check(Path(rest))
     return text
 
 
-def _merged(rest: str) -> str:
-    return "/".join(part for part in rest.split("/") if part)
+def landing_address(text: str) -> str:
+    """Check a folder or an address of landed files, whose slashes a landing zone merges and S3 does not."""
+    address = folder_or_address(text)
+    if address.startswith("s3://") and "//" in address.removeprefix("s3://").rstrip("/"):
+        merged = "/".join(part for part in address.removeprefix("s3://").split("/") if part)
+        raise UsageError(f"{text} has a folder without a name: S3 does not merge slashes.", f"Use s3://{merged}")
+    return address
 
 
 def web_address(text: str) -> str:
