@@ -124,7 +124,7 @@ def checks_of_streams(settings: Settings, program: Program) -> list[Check]:
     """
     if program is Program.COLLECTOR:
         return []
-    streams = sorted(file.stem for file in settings.contracts.glob("*.yaml"))
+    streams = settings.streams
     return [Check(f"{_LANDING} of {stream}", partial(_stream, settings, stream, program)) for stream in streams]
 
 

@@ -54,14 +54,14 @@ class Session:
         Not by ``count(*) OVER ()``: over no rows, DuckDB sometimes fails (https://github.com/duckdb/duckdb/issues/22352).
         """
         found = self.fetch(
-            f"WITH _rows AS MATERIALIZED ({rows}) SELECT (SELECT count(*) FROM _rows), * FROM _rows "  # noqa: S608
+            f"WITH _rows AS MATERIALIZED ({rows}) SELECT (SELECT count(*) FROM _rows), * FROM _rows "
             f"ORDER BY {order} LIMIT {most}"
         )
         return (found[0][0] if found else 0), [row[1:] for row in found]
 
     def count(self, rows: str) -> int:
         """Return the number of rows of `rows`, SQL to follow ``FROM``."""
-        ((count,),) = self.fetch(f"SELECT count(*) FROM {rows}")  # noqa: S608
+        ((count,),) = self.fetch(f"SELECT count(*) FROM {rows}")
         return int(count)
 
     def insert(self, table: str, rows: "pa.Table") -> None:
@@ -98,9 +98,7 @@ class Session:
 
     def _near(self, error: str, statements: str) -> str:
         """Return suggestions for a table that does not exist, or the tables of the lake."""
-        found = self.fetch(
-            f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL"  # noqa: S608 - our own names
-        )
+        found = self.fetch(f"SELECT schema || '.' || name AS name FROM {MEMORY}.main.{TABLES} ORDER BY ALL")
         names = [name for (name,) in found]
         tables = [name for name in names if name.partition(".")[0] not in (LANDING, DEAD_LETTERS_TEXT)]
         if not tables:

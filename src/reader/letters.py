@@ -49,7 +49,7 @@ def state_of(outcome: str) -> str:
 def newest_attempts(attempts: str) -> str:
     """Return SQL of the newest attempt of each dead letter, given SQL of the table of attempts."""
     return (
-        f"SELECT {SOURCE} AS of_source, {POSITION} AS of_position, {LETTER} AS of_letter, count(*) AS attempts, "  # noqa: S608
+        f"SELECT {SOURCE} AS of_source, {POSITION} AS of_position, {LETTER} AS of_letter, count(*) AS attempts, "
         f"arg_max({OUTCOME}, {ATTEMPT}) AS {OUTCOME}, max({INGESTED_AT}) AS last_attempt FROM {attempts} GROUP BY ALL"
     )
 
@@ -68,7 +68,7 @@ def text_of_letters(letters: str, attempts: str, as_text: str) -> str:
     `consumer replay --where` has the same columns.
     """
     return (
-        f"SELECT letter.* REPLACE ({as_text}(letter.{RAW}) AS {RAW}), "  # noqa: S608
+        f"SELECT letter.* REPLACE ({as_text}(letter.{RAW}) AS {RAW}), "
         f"[reason.code FOR reason IN letter.{REASONS}] AS codes, {state_of(f'newest.{OUTCOME}')} AS state, "
         f"coalesce(newest.attempts, 0) AS attempts, newest.last_attempt FROM {with_attempts(letters, attempts)}"
     )
@@ -79,7 +79,7 @@ def not_closed(letters: str, attempts: str | None) -> str:
     if attempts is None:
         return letters
     return (
-        f"(SELECT letter.* FROM {with_attempts(letters, attempts)} "  # noqa: S608
+        f"(SELECT letter.* FROM {with_attempts(letters, attempts)} "
         f"WHERE newest.{OUTCOME} IS DISTINCT FROM '{ReplayOutcome.CLOSED}')"
     )
 

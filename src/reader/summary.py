@@ -178,7 +178,7 @@ def _landed(session: Session, stream: str, event_time: str, recorded: Recorded |
     # Bounds as text from DuckDB: bronze may contain years that Python's datetime does not support.
     condition, title = _written(since)
     ((rows, files, micro_batches, first, last),) = session.fetch(
-        f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "  # noqa: S608 - our own names
+        f"SELECT count(*), count(DISTINCT {SOURCE}), count(DISTINCT {MICRO_BATCH_ID}), "
         f"min({when})::VARCHAR, max({when})::VARCHAR FROM {name} WHERE {condition}",
     )
     origin, sources = (f", from the topic {recorded.topic}", "messages") if recorded else ("", "files")
@@ -199,7 +199,7 @@ def _dead_letters(session: Session, stream: str, since: datetime | None, replaye
     rows = not_closed(name, names.attempts if replayed else None)
     total = session.count(f"{rows} WHERE {condition}")
     found = session.fetch(
-        rf"SELECT reason.code AS code, regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g') AS path, "  # noqa: S608
+        rf"SELECT reason.code AS code, regexp_replace(coalesce(reason.path, ''), '\[\d+\]', '[]', 'g') AS path, "
         f"count(DISTINCT ({SOURCE}, {POSITION}, {ATTEMPT})) AS letters, "
         f"coalesce(arg_min(reason.detail, ({SOURCE}, {POSITION})), '') AS example "
         f"FROM (SELECT {SOURCE}, {POSITION}, {ATTEMPT}, unnest({REASONS}) AS reason FROM {rows} WHERE {condition}) "
@@ -233,10 +233,10 @@ def _too_bad(session: Session, settings: Settings, contract: Contract) -> str:
         found = table_of(catalog_of(settings), ledger)
         has_replays = found is not None and REPLAY in found.columns
     landed = f"{REPLAY} IS NULL" if has_replays else "true"
-    newest = f"(SELECT max({INGESTED_AT}) FROM {ledger} WHERE {landed})"  # noqa: S608 - our own names
+    newest = f"(SELECT max({INGESTED_AT}) FROM {ledger} WHERE {landed})"
     seconds = int(breaker.over.total_seconds()) if breaker.over else 0
     ((bad, units),) = session.fetch(
-        f"SELECT coalesce(sum(units - bronze), 0)::BIGINT, coalesce(sum(units), 0)::BIGINT FROM {ledger} "  # noqa: S608
+        f"SELECT coalesce(sum(units - bronze), 0)::BIGINT, coalesce(sum(units), 0)::BIGINT FROM {ledger} "
         f"WHERE {landed} AND {INGESTED_AT} >= {newest} - INTERVAL {seconds} SECONDS"
     )
     if not bad or not breaker.trips(bad, units):
@@ -258,7 +258,7 @@ def _silver(session: Session, stream: str) -> Table:
     names = silver_tables(stream)
     counts = ("kept", "duplicates", "conflicts", "late")
     sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT" for name in counts)
-    (decided,) = session.fetch(f"SELECT {sums} FROM {names.ledger}")  # noqa: S608 - our own names
+    (decided,) = session.fetch(f"SELECT {sums} FROM {names.ledger}")
     rows = session.count(stream_tables(stream).bronze)
     table = Table(*counts, "not decided yet", title=f"Silver: {names.kept}")
     table.add_row(*(f"{number:,}" for number in (*decided, rows - sum(decided))))
@@ -270,8 +270,7 @@ def _gold(session: Session, products: list[str]) -> Table | None:
     table.columns[1].justify = "right"
     for name in products:
         ((rows, *times),) = session.fetch(
-            f"SELECT count(*), min({WINDOW_START})::VARCHAR, max({WINDOW_START})::VARCHAR "  # noqa: S608 - our own names
-            f"FROM {gold_table(name)}"
+            f"SELECT count(*), min({WINDOW_START})::VARCHAR, max({WINDOW_START})::VARCHAR FROM {gold_table(name)}"
         )
         table.add_row(name, f"{rows:,}", *(time or "none" for time in times))
     return table if products else None
@@ -289,7 +288,7 @@ def _sampled(session: Session, products: list[Samples]) -> Table | None:
     for product in products:
         names = samples_tables(product.name, product.anomalies)
         ((samples, windows, last, anomalies),) = session.fetch(
-            f"SELECT count(*), count(DISTINCT {WINDOW_START}), max({WINDOW_START})::VARCHAR, "  # noqa: S608 - our own names
+            f"SELECT count(*), count(DISTINCT {WINDOW_START}), max({WINDOW_START})::VARCHAR, "
             f"(SELECT count(*) FROM {names.anomalies}) FROM {names.samples}"
         )
         table.add_row(product.name, f"{samples:,}", f"{windows:,}", last or "none", f"{anomalies:,}")
@@ -298,8 +297,8 @@ def _sampled(session: Session, products: list[Samples]) -> Table | None:
 
 def _print_next(out: Console, stream: str, *, demo: bool) -> None:
     reader = _reader()
-    query = f"select * from {stream_tables(stream).bronze} limit 5"  # noqa: S608 - for people to run
-    letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"  # noqa: S608
+    query = f"select * from {stream_tables(stream).bronze} limit 5"
+    letters = f"select reasons, raw from {DEAD_LETTERS_TEXT}.{stream} limit 5"
     # Without a clone, there is no Makefile.
     in_clone = Path("deploy/demo/duckdb.sh").exists()
     commands = {

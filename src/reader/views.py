@@ -67,7 +67,7 @@ def streams(settings: Settings) -> list[str]:
 
     Of names that differ only by case, which would be one view, there is one: that of the contract.
     """
-    names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    names = settings.streams
     if settings.landing.uri.startswith("file://"):
         folder = local_path(settings.landing.uri)
         if folder.is_dir():
@@ -109,11 +109,11 @@ def _recorded(settings: Settings, stream: str) -> Mapping[str, str]:
 
 def _tables_view() -> str:
     lake = (
-        f"SELECT schema_name AS schema, table_name AS name "  # noqa: S608 - our own names
+        f"SELECT schema_name AS schema, table_name AS name "
         f"FROM duckdb_tables() WHERE database_name = {quoted(CATALOG)} AND schema_name <> {quoted(ROOT_NAMESPACE)}"
     )
     views = (
-        f"SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {quoted(MEMORY)} "  # noqa: S608
+        f"SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {quoted(MEMORY)} "
         "AND schema_name <> 'main' AND NOT internal"
     )
     return f"CREATE VIEW {MEMORY}.main.{TABLES} AS {lake} UNION ALL {views} ORDER BY ALL"
@@ -140,7 +140,7 @@ def _landing_view(zone: LandingZone, stream: str) -> Iterator[str]:
     source = f"replace(filename[{len(folder) + 2}:], '%', '%25')"
     yield f"SET VARIABLE {variable} = []::VARCHAR[]"
     yield (
-        f"CREATE VIEW {MEMORY}.{LANDING}.{identifier(stream)} AS "  # noqa: S608 - quoted
+        f"CREATE VIEW {MEMORY}.{LANDING}.{identifier(stream)} AS "
         f"SELECT {source} AS _source, size, last_modified, content, try(decode(content)) AS text "
         f"FROM read_blob(getvariable({quoted(f'{LANDING}_{stream}')}))"
     )

@@ -112,7 +112,7 @@ def _remove(
     try:
         equal = " AND ".join(f"{view}.`{name}` = {sql}" for name, sql in on.items())
         table.spark.sql(
-            f"DELETE FROM {CATALOG}.{identifier_of(table.name)}.`branch_{branch}` AS row "  # noqa: S608 - our names
+            f"DELETE FROM {CATALOG}.{identifier_of(table.name)}.`branch_{branch}` AS row "
             f"WHERE EXISTS (SELECT 1 FROM {view} WHERE {equal})"
         ).collect()
         head = head_of(table, branch, start.snapshotId())

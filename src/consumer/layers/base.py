@@ -8,8 +8,8 @@ A layer follows the commits of another query, and implements only its own part:
     recover   needs no code: the last commit implies all before it, so `next` finds what a crash left unfinished
     rebuild   the same layer over tables with other names, filled from the start, then swapped (``layers/rebuild.py``)
 
-``app/query.py`` runs a layer: polling, news, backlog, outages, errors, shutdown. ``layers/registry.py`` has a line for
-each. Bronze computes and commits like the others, but its source says what is next (``app/landing.py``).
+``queries/layer.py`` runs a layer: polling, news, backlog, outages, errors, shutdown. ``layers/registry.py`` has a line
+for each. Bronze computes and commits like the others, but its source says what is next (``queries/bronze.py``).
 """
 
 from abc import ABC, abstractmethod
@@ -120,11 +120,6 @@ class Append:
     def __call__(self) -> None:
         """Commit it."""
         self.was_made = append_once(self.table, self.marker, self.files)
-
-
-def append(table: OpenTable, marker: Marker, files: Sequence[DataFile]) -> Append:
-    """Return the commit of an append."""
-    return Append(table, marker, files)
 
 
 def upsert(table: OpenTable, marker: Marker, files: Sequence[DataFile], find_old: Callable[[int], OldRows]) -> Commit:

@@ -24,7 +24,7 @@ def shorten_logs(settings: Settings, names: Sequence[str] = (), is_ending: Calla
     before = datetime.now(UTC) - KEPT_WHOLE
     with catalog_errors():
         catalog = open_catalog(settings)
-        for stream in names or sorted(path.stem for path in settings.contracts.glob("*.yaml")):
+        for stream in names or settings.streams:
             ledger = table_or_none(catalog, stream_tables(stream).ledger)
             newest = committed(ledger.properties, bronze_query(stream)) if ledger else None
             if ledger is None or newest is None or recorded_topic(ledger.properties):

@@ -146,7 +146,7 @@ def tables_of(
     own: dict[str, Maintenance] = {}
     unknown: set[str] = set()
     errors: dict[str, LakeproofError] = {}  # a product's file may be faulty for each stream
-    for stream in names or sorted(path.stem for path in settings.contracts.glob("*.yaml")):
+    for stream in names or settings.streams:
         try:
             own |= tables_of_stream(settings, stream, errors.__setitem__ if skipped else None)
         except LakeproofError as error:

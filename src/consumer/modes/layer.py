@@ -251,7 +251,7 @@ class ModeLayer(Layer[ModePlan]):
         return max(known, default=None)
 
     def _oldest(self, watermark: Micros | None) -> Micros | None:
-        """Return the time before which kept events can be forgotten: a duplicate would be late or too far from them."""
+        """Return the time before which kept events can be forgotten: later duplicates are late or too far away."""
         return None if watermark is None else watermark - self._mode.watermark
 
     @property
@@ -291,6 +291,6 @@ def _checked(results: list[ResultT | LakeproofError]) -> list[ResultT]:
 def _hinted(error: LakeproofError) -> LakeproofError:
     error.hint = (
         "Let the topic keep messages for longer. To resume without them, begin again with a new checkpoint and new "
-        "sinks; what the old ones have stays."
+        "sinks; the old ones keep their data."
     )
     return error

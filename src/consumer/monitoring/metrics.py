@@ -1,6 +1,6 @@
 """Prometheus metrics of an application: counters from its log events, and results of its last look at the lake.
 
-Counters start at 0 with the process. A micro-batch calls nothing here except through its log event.
+Counters start at 0 with the process. Micro-batches are counted only by their log events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence

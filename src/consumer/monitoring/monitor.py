@@ -1,6 +1,6 @@
 """HTTP endpoints of a running application for Prometheus and orchestrators: `/metrics`, `/healthz` and `/readyz`.
 
-A separate thread looks at the lake now and then; answers use the result of its last look and never wait. Failures here
+A background thread polls the lake; answers use the result of its last look and never wait. Failures here
 are counted and shown, and never stop a query.
 """
 

@@ -68,7 +68,7 @@ Found = Iterator[tuple[str, QueryStatus]]
 def status(
     settings: Settings, names: Sequence[str], *, recent: bool = False, leases: Collection[str] | None = None
 ) -> list[QueryStatus]:
-    """Return the status of the queries of streams and modes; if none is named, of all that have tables or have run.
+    """Return the status of the queries of streams and modes; by default, of all that have tables or have run.
 
     With `recent`, a prefix on S3 is listed from its newest known keys on: a running consumer finds the other files.
     Of the sinks and modes, only those with these leases count; by default, all that have a position or a checkpoint.
@@ -140,7 +140,7 @@ def _of_mode(settings: Settings, mode: ModeName, root: str) -> QueryStatus | Non
 def _of_streams(settings: Settings, streams: Sequence[str], *, needed: bool, recent: bool) -> Found:
     catalog = open_catalog(settings)
     with catalog_errors():
-        names = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+        names = settings.streams
         known = [name for name in streams or names if catalog.table_exists(stream_tables(name).ledger)]
         if not known and needed:
             raise NothingYetError("No stream has tables yet.", "Run `consumer run STREAM`.")

@@ -78,9 +78,9 @@ class Places:
     def known_tables(self) -> set[str]:
         """The tables of all streams here."""
         known: set[str] = set()
-        for path in self.settings.contracts.glob("*.yaml"):
+        for stream in self.settings.streams:
             with suppress(LakeproofError):  # its tables are searched, as if the file were gone
-                known |= tables_of_stream(self.settings, path.stem).keys()
+                known |= tables_of_stream(self.settings, stream).keys()
         return known
 
     def of_no_product(self) -> dict[str, str]:

@@ -88,7 +88,7 @@ def _ages(
 
 def streams_with_retention(settings: Settings, streams: Sequence[str] = ()) -> list[str]:
     """Return the streams, of the given ones or of all, whose contracts have a retention."""
-    names = streams or sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    names = streams or settings.streams
     return [name for name in names if load_contract(settings.contracts, name).retention]
 
 

@@ -1,6 +1,6 @@
 """Retention of landed files: those that the tables hold in full are removed, or moved to an archive, once old enough.
 
-A file is kept while any part of it is needed, or in doubt: the reasons are counted. It is checked again before it is
+A file is kept while any part of it is or may be needed; the reasons are counted. It is checked again before it is
 removed, and an archived copy is compared with the content that was read, so the command can be killed at any point.
 """
 
@@ -181,7 +181,7 @@ def archive_of(settings: Settings, stream: str, archive: str | None) -> LandingZ
     if archive is None:
         return None
     target = zone_at(f"{as_uri(folder_or_address(archive))}/{stream}", settings.s3)
-    for name in (path.stem for path in settings.contracts.glob("*.yaml")):
+    for name in settings.streams:
         zone = landing_zone(settings, name)
         if zone.contains(target.root) or target.contains(zone.root):
             raise UsageError(
@@ -234,7 +234,9 @@ def _needed_by_others(
     # The address of `consumer run --source` is that of the stream which runs.
     settings = settings.model_copy(update={"landing": settings.landing.model_copy(update={"source": None})})
     found = {}
-    for other in sorted(path.stem for path in settings.contracts.glob("*.yaml") if path.stem != stream):
+    for other in settings.streams:
+        if other == stream:
+            continue
         ledger = table_or_none(catalog, stream_tables(other).ledger)
         properties = ledger.properties if ledger else {}
         if recorded_topic(properties):

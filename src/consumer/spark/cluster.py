@@ -126,7 +126,7 @@ def check_executors(context: SparkContext, settings: Settings) -> None:
         if not found:
             raise UnavailableError(
                 f"No executor of {settings.spark.master} has started within {_WAIT_SECONDS:.0f} s.",
-                "See its page, or `kubectl get pods`: no machine may have so much memory and so many cores free. "
+                "See its page, or `kubectl get pods`: perhaps no worker has enough free memory or cores. "
                 f"Check LAKE_EXECUTOR_MEMORY and LAKE_EXECUTOR_CORES. Details: {settings.logs / 'spark.log'}",
             )
         if found < wanted:
@@ -183,7 +183,7 @@ def differences(host: str, ours: Mapping[str, str], theirs: Mapping[str, str], j
     if judge != "native" and MISSING in (wrong.get(_JUDGE), ours[_JUDGE]):
         wrong.pop(_JUDGE, None)
         if theirs[_JUDGE] != ours[_JUDGE]:
-            log.warning("driver and executor judge differently fast: one has no native judge", executor=host)
+            log.warning("native judge missing on the driver or an executor: judging speeds differ", executor=host)
     if not wrong:
         return None
     return unlike(host, ours, wrong)

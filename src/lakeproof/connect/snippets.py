@@ -124,8 +124,8 @@ def _duckdb(settings: Settings, table: str, served: bool) -> str:
         "SET TimeZone = 'UTC';",
         *secrets,
         attach,
-        f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' ORDER BY ALL;",  # noqa: S608
-        f"SELECT * FROM {CATALOG}.{table} LIMIT 5;",  # noqa: S608 - for people to run
+        f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' ORDER BY ALL;",
+        f"SELECT * FROM {CATALOG}.{table} LIMIT 5;",
     ]
     return _text(lines)
 
@@ -156,7 +156,7 @@ def _jdbc(settings: Settings, table: str, _served: bool) -> str:
         f"# {_source(settings, served=False)}",
         "# A script for sh: Spark's Thrift server, for DBeaver, Tableau and others with JDBC or ODBC. Ctrl-C stops it.",
         "# It has no authentication, so it listens on this machine only. To try it:",
-        f"#   beeline -u jdbc:hive2://127.0.0.1:10000 -e 'SELECT * FROM {CATALOG}.{table} LIMIT 5'",  # noqa: S608
+        f"#   beeline -u jdbc:hive2://127.0.0.1:10000 -e 'SELECT * FROM {CATALOG}.{table} LIMIT 5'",
         "settings=$(mktemp)",
         "trap 'rm -f \"$settings\"' EXIT",
         'cat >"$settings" <<END',

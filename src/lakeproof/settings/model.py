@@ -72,6 +72,11 @@ class Settings(InHome, title="General"):
     s3: S3Settings
     source_s3: SourceS3Settings
 
+    @property
+    def streams(self) -> list[str]:
+        """Names of the streams that have a contract file, sorted."""
+        return sorted(path.stem for path in self.contracts.glob("*.yaml"))
+
     def s3_of_source(self, endpoint_url: str | None = None) -> S3Settings:
         """Return S3 settings for a stream with its own address; `endpoint_url` is the endpoint of its contract."""
         own = self.source_s3

@@ -81,7 +81,7 @@ class LetterSelection:
         names = stream_tables(stream)
         self._key = KEY if KEY in session.columns(names.dead_letters) else "NULL::BLOB"
         # The same columns as in the view dead_letters_text and in `consumer replay --where`.
-        with_bytes = f"(SELECT *, {RAW} AS {_BYTES} FROM {names.dead_letters})"  # noqa: S608
+        with_bytes = f"(SELECT *, {RAW} AS {_BYTES} FROM {names.dead_letters})"
         self._rows = text_of_letters(with_bytes, f"{ROOT_NAMESPACE}.{ATTEMPTS_OF}{stream}", f"{MEMORY}.main.as_text")
 
     def count(self, top: int) -> Counts:
@@ -91,13 +91,13 @@ class LetterSelection:
             f"{SOURCE} AS source, {POSITION} AS position, coalesce({ATTEMPT}, 1) AS letter, state, "
             f"coalesce({LANDED_AT}, {INGESTED_AT}) AS seen, {self._key} AS key, {REASONS} AS reasons"
         )
-        found = dict(fetch(f"SELECT state, count(*) FROM {_LETTERS} GROUP BY ALL"))  # noqa: S608
-        fetch(f"DELETE FROM {_LETTERS} WHERE state NOT IN ({self._states})")  # noqa: S608
+        found = dict(fetch(f"SELECT state, count(*) FROM {_LETTERS} GROUP BY ALL"))
+        fetch(f"DELETE FROM {_LETTERS} WHERE state NOT IN ({self._states})")
         ((letters, sources, keys),) = fetch(
-            f"SELECT count(*), count(DISTINCT source), count(DISTINCT key) FROM {_LETTERS}"  # noqa: S608
+            f"SELECT count(*), count(DISTINCT source), count(DISTINCT key) FROM {_LETTERS}"
         )
         by = (
-            f"SELECT {{0}}, count(*) AS letters FROM {_LETTERS} WHERE {{0}} IS NOT NULL "  # noqa: S608
+            f"SELECT {{0}}, count(*) AS letters FROM {_LETTERS} WHERE {{0}} IS NOT NULL "
             f"GROUP BY ALL ORDER BY letters DESC, {{0}} LIMIT {top}"
         )
         return Counts(
@@ -126,18 +126,18 @@ class LetterSelection:
     def _reasons(self) -> Iterator[ReasonCount]:
         fetch = self._session.fetch
         fetch(
-            f"CREATE OR REPLACE TABLE {_OF_REASONS} AS SELECT reason.code AS code, {_PATH} AS path, source, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_OF_REASONS} AS SELECT reason.code AS code, {_PATH} AS path, source, "
             "position, letter, seen, coalesce(reason.path, '') AS exact, coalesce(reason.detail, '') AS detail "
             f"FROM (SELECT *, unnest(reasons) AS reason FROM {_LETTERS})"
         )
         hours: dict[tuple[str, str], list[tuple[datetime, int]]] = {}
         for code, path, hour, letters in fetch(
-            "SELECT code, path, date_trunc('hour', seen) AS hour, count(DISTINCT (source, position, letter)) "  # noqa: S608
+            "SELECT code, path, date_trunc('hour', seen) AS hour, count(DISTINCT (source, position, letter)) "
             f"FROM {_OF_REASONS} WHERE seen IS NOT NULL GROUP BY ALL ORDER BY ALL"
         ):
             hours.setdefault((code, path), []).append((hour, letters))
         found = fetch(
-            "SELECT code, path, count(DISTINCT (source, position, letter)) AS letters, min(seen), max(seen), "  # noqa: S608
+            "SELECT code, path, count(DISTINCT (source, position, letter)) AS letters, min(seen), max(seen), "
             "min({'source': source, 'position': position, 'letter': letter, 'exact': exact, 'detail': detail}) "
             f"FROM {_OF_REASONS} GROUP BY ALL ORDER BY letters DESC, code, path"
         )
@@ -151,7 +151,7 @@ class LetterSelection:
         """Return the bytes of dead letters, by source, position and attempt."""
         places = [[each[name] for each in examples] for name in ("source", "position", "letter")]
         rows = self._session.fetch(
-            f"SELECT {SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1), {_BYTES} FROM ({self._rows}) "  # noqa: S608
+            f"SELECT {SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1), {_BYTES} FROM ({self._rows}) "
             f"WHERE ({SOURCE}, {POSITION}, coalesce({ATTEMPT}, 1)) IN "
             "(SELECT (unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::INTEGER[])))",
             places,
@@ -162,7 +162,7 @@ class LetterSelection:
         """Load columns of the dead letters into memory; an error in the condition raises UsageError."""
         where = "" if self._where is None else f" WHERE (\n{self._where}\n)"
         try:
-            self._session.fetch(f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {columns} FROM ({self._rows}){where}")  # noqa: S608
+            self._session.fetch(f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {columns} FROM ({self._rows}){where}")
         except LakeproofError as error:
             if self._where is None or error.retryable or self._session.failures:
                 raise

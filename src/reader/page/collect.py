@@ -81,7 +81,7 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
 
 
 def _known(settings: Settings) -> Sequence[str]:
-    return sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    return settings.streams
 
 
 def _with_tables(settings: Settings, catalog: Catalog) -> "Iterator[_Lake | StreamPage]":

@@ -108,7 +108,7 @@ def _stopped(facts: Facts) -> Iterator[Problem]:
     for query, (message, at) in facts.failures.items():
         yield Problem(f"The query {query} failed: {message.rstrip('.')}", at)
     if waits.problem:
-        yield Problem(f"It is not known what waits: {waits.problem.rstrip('.')}", level=Level.NOTE)
+        yield Problem(f"The backlog is unknown: {waits.problem.rstrip('.')}", level=Level.NOTE)
     is_old = waits.since is None or waits.since < datetime.now(UTC) - _PATIENCE
     if waits.count and is_old and waits.count > len(waits.gone):
         runs = "" if facts.lease is QueryState.RUNNING else ", and no consumer runs"

@@ -51,18 +51,18 @@ def samples_facts(
             _counted(session, samples.anomalies, "anomalies", names.anomalies),
         ]
         found = session.fetch(
-            f"SELECT {device}::VARCHAR, detector::VARCHAR, {DETECTED_AT}::VARCHAR, {value}::VARCHAR "  # noqa: S608
+            f"SELECT {device}::VARCHAR, detector::VARCHAR, {DETECTED_AT}::VARCHAR, {value}::VARCHAR "
             f"FROM {names.anomalies} ORDER BY {DETECTED_AT} DESC LIMIT {_ANOMALIES}"
         )
         newest = [dict(zip(("device", "detector", "detected", "value"), row, strict=True)) for row in found]
         facts = replace(facts, windows=counts[0], numbers=counts[1:], anomalies=newest)
         if has_silver:
             source = names.anomalies if newest else names.samples
-            devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")  # noqa: S608
+            devices = session.fetch(f"SELECT {device}::VARCHAR FROM {source} WHERE {device} IS NOT NULL LIMIT 1")
             with suppress(UsageError):  # silver may be behind
                 facts = replace(facts, plot=device_plot(session, samples, devices[0][0]) if devices else None)
     return facts
 
 
 def _counted(session: Session, key: str, what: str, table: str) -> Number:
-    return Number(f"gold-{key}", f"{what} of {key}", session.count(table), f"SELECT * FROM {table}")  # noqa: S608
+    return Number(f"gold-{key}", f"{what} of {key}", session.count(table), f"SELECT * FROM {table}")

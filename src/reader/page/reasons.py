@@ -49,7 +49,7 @@ def _found(session: Session, table: str, codes: Sequence[str]) -> dict[str, Sequ
         session,
         table,
         [
-            f"(SELECT * FROM ({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among(sets)} AND {few}) "  # noqa: S608
+            f"(SELECT * FROM ({{}} WHERE {MICRO_BATCH_ID} = {number} AND {_among(sets)} AND {few}) "
             "QUALIFY row_number() OVER (PARTITION BY codes) = 1)"
             for number, sets in together.items()
         ],
@@ -64,7 +64,7 @@ def _found(session: Session, table: str, codes: Sequence[str]) -> dict[str, Sequ
 def _examples(session: Session, table: str, selects: Sequence[str]) -> dict[str, Sequence[Any]]:
     """Return dead letters by set of reasons; ``{}`` in `selects` is replaced by the SELECT and FROM clauses."""
     row = (
-        f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "  # noqa: S608
+        f"SELECT {CODES} AS codes, {REASONS} AS reasons, {RAW}[1:{_EXAMPLE_BYTES}] AS raw, octet_length({RAW}), "
         f"{SOURCE}, {POSITION} FROM {table}"
     )
     found = session.fetch(" UNION ALL ".join(each.replace("{}", row, 1) for each in selects)) if selects else []

@@ -145,7 +145,7 @@ def _listing(
 
 
 def _files(session: Session, listing: Listing, passed: int, files: Sequence[tuple[int, str, datetime]]) -> Waiting:
-    accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}  # noqa: S608
+    accounted = {name for (name,) in session.fetch(f"SELECT source FROM {LEDGER} WHERE replay IS NULL")}
     zone, is_whole = listing.zone, listing.is_whole
     logged = {name for _, name, _ in files}  # the consumer reads what it has found, whatever the globs are now
     listed = {

@@ -41,14 +41,14 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
     receipt = _RECEIPT.fullmatch(value.strip())
     if receipt and recorded and receipt[1] == recorded.topic:
         here = f"_source = {quoted(source_name(receipt[1], int(receipt[2]), int(receipt[3])))}"
-        if keys := session.fetch(f"SELECT {identifier(key)}::VARCHAR FROM {names.bronze} WHERE {here}"):  # noqa: S608
+        if keys := session.fetch(f"SELECT {identifier(key)}::VARCHAR FROM {names.bronze} WHERE {here}"):
             same = f"{identifier(key)}::VARCHAR = {quoted(keys[0][0])}"
         else:
             columns = "array_to_string(codes, ' + ') AS reasons, state, raw, _position, _micro_batch_id, _landed_at"
-            letters = f"SELECT {columns} FROM dead_letters_text.{stream} WHERE {here}"  # noqa: S608
+            letters = f"SELECT {columns} FROM dead_letters_text.{stream} WHERE {here}"
             found = _part(session, f"In {names.dead_letters}", letters)
             # A key may look like a receipt.
-            if found["rows"] or not session.fetch(f"SELECT 1 FROM {names.bronze} WHERE {same} LIMIT 1"):  # noqa: S608
+            if found["rows"] or not session.fetch(f"SELECT 1 FROM {names.bronze} WHERE {same} LIMIT 1"):
                 nothing = (
                     "Neither in bronze nor a dead letter: it waits, or is from before the beginning of the stream."
                 )
@@ -58,7 +58,7 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
 
     def parts() -> Iterator[Part]:
         place = f"_source, _position, _micro_batch_id, _landed_at, _ingested_at, {time} AS event_time"
-        rows = f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2"  # noqa: S608
+        rows = f"SELECT {place} FROM {names.bronze} WHERE {same} ORDER BY 3, 1, 2"
         found = _part(session, f"In {names.bronze}", rows)
         messages = [(match, row) for row in found["rows"] if (match := _OF_MESSAGE.fullmatch(row[0]))]
         if messages:
@@ -72,21 +72,21 @@ def way(settings: Settings, session: Session, stream: str, value: str) -> Sequen
         if silver.kept in known:
             verdicts = (("kept", silver.kept), ("conflict", silver.conflicts), ("late", silver.late))
             each = " UNION ALL ".join(
-                f"SELECT '{verdict}' AS verdict, _source, _position FROM {table} WHERE {same}"  # noqa: S608
+                f"SELECT '{verdict}' AS verdict, _source, _position FROM {table} WHERE {same}"
                 for verdict, table in verdicts
             )
-            decided = f"SELECT DISTINCT micro_batch_id FROM {silver.ledger} WHERE micro_batch_id IN ({numbers})"  # noqa: S608
+            decided = f"SELECT DISTINCT micro_batch_id FROM {silver.ledger} WHERE micro_batch_id IN ({numbers})"
             yield _part(
                 session,
                 "Verdict of silver",
-                f"SELECT coalesce(verdict, CASE WHEN _micro_batch_id IN ({decided}) THEN 'duplicate' "  # noqa: S608
+                f"SELECT coalesce(verdict, CASE WHEN _micro_batch_id IN ({decided}) THEN 'duplicate' "
                 f"ELSE 'not decided yet' END) AS verdict, _source, _position FROM {names.bronze} LEFT JOIN ({each}) "
                 f"USING (_source, _position) WHERE {same}",
             )
         yield _part(
             session,
             f"In {names.ledger}",
-            f"SELECT source, micro_batch_id, units, bronze, landed_at, _ingested_at FROM {names.ledger} "  # noqa: S608
+            f"SELECT source, micro_batch_id, units, bronze, landed_at, _ingested_at FROM {names.ledger} "
             f"WHERE micro_batch_id IN ({numbers}) AND (source IN ({sources}) OR {of_range} IN ({sources})) ORDER BY 1",
         )
         for product in products:
@@ -107,7 +107,7 @@ def _windows(session: Session, product: Product, kept: str, same: str, time: str
     return _part(
         session,
         f"In {table}",
-        f"SELECT gold.* FROM {table} AS gold, (SELECT {asked} FROM {kept} WHERE {same}) WHERE {where}",  # noqa: S608
+        f"SELECT gold.* FROM {table} AS gold, (SELECT {asked} FROM {kept} WHERE {same}) WHERE {where}",
     )
 
 

@@ -39,7 +39,7 @@ def device_plot(session: Session, samples: Samples, device: str) -> Plot:
     silver = silver_tables(samples.stream).kept
     readings = _line(session, samples, device, "readings", silver, limit=_READINGS)
     if not readings.times:
-        query = f"select distinct {samples.device.name} from {silver}"  # noqa: S608 - for people to run
+        query = f"select distinct {samples.device.name} from {silver}"
         raise UsageError(f"{silver} has no readings of the device {device!r}.", f'Run `reader sql "{query}"`.')
     since = f"make_timestamptz({int(readings.times[0].timestamp() * 1_000_000)})"
     marked = [
@@ -80,7 +80,7 @@ def _line(
     """Return the newest distinct readings of a table as a line."""
     time, value = identifier(samples.event_time.name), identifier(samples.value.name)
     rows = session.fetch(
-        f"SELECT DISTINCT {time}, {value} FROM {table} WHERE {identifier(samples.device.name)} = {quoted(device)} "  # noqa: S608
+        f"SELECT DISTINCT {time}, {value} FROM {table} WHERE {identifier(samples.device.name)} = {quoted(device)} "
         f"AND {time} BETWEEN {since} AND {_LAST} ORDER BY 1 DESC, 2 DESC LIMIT {limit}"
     )[::-1]
     return Line(label, tuple(time for time, _ in rows), tuple(value for _, value in rows), is_points)

@@ -82,7 +82,7 @@ def newest_windows(session: Session, product: Product, windows: int, top: int) -
     """Return a plot of a product's newest windows, for all numeric measures; None if nothing can be drawn."""
     numbers = [measure for measure in product.measures if _is_number(measure)]
     table = gold_table(product.name)
-    ((newest,),) = session.fetch(f"SELECT epoch_us(max({WINDOW_START})) FROM {table} WHERE {_DRAWABLE}")  # noqa: S608
+    ((newest,),) = session.fetch(f"SELECT epoch_us(max({WINDOW_START})) FROM {table} WHERE {_DRAWABLE}")
     if newest is None or not numbers:
         return None
     first = newest - windows * (product.window.every // timedelta(microseconds=1))
@@ -130,7 +130,7 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
     weight = f"coalesce(sum({identifier(measures[0].name)}::DOUBLE), 0)"
     grouped = ", ".join(keys) or "()"
     count, best = session.fetch_first(
-        f"SELECT [{', '.join(f'{key}::VARCHAR' for key in keys)}]::VARCHAR[], {label} AS label, {weight} AS weight "  # noqa: S608
+        f"SELECT [{', '.join(f'{key}::VARCHAR' for key in keys)}]::VARCHAR[], {label} AS label, {weight} AS weight "
         f"FROM {table} WHERE {condition} GROUP BY {grouped} HAVING count(*) > 0",
         "weight DESC, label",
         top,
@@ -147,7 +147,7 @@ def _read(session: Session, product: Product, measures: list[Measure], condition
             for key, value in zip(keys, values, strict=True)
         )
         rows = session.fetch(
-            f"SELECT epoch_us({WINDOW_START}), {selected} FROM {table} "  # noqa: S608
+            f"SELECT epoch_us({WINDOW_START}), {selected} FROM {table} "
             f"WHERE {condition} AND {same or 'true'} ORDER BY {WINDOW_START}"
         )
         times = [_EPOCH + timedelta(microseconds=row[0]) for row in rows]

@@ -153,7 +153,7 @@ def _streams(settings: Settings, stream: str | None) -> Mapping[str, LakeproofEr
     if stream is not None:
         load_contract(settings.contracts, stream)
     catalog = open_catalog(settings)
-    contracts = sorted(path.stem for path in settings.contracts.glob("*.yaml"))
+    contracts = settings.streams
     missing = {name: _missing_tables(catalog, name) for name in ([stream] if stream else contracts)}
     # A stream that was never consumed has none of its own tables; a stream that lost a table is reported.
     found: dict[str, LakeproofError | None] = {

@@ -22,7 +22,7 @@ from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
 from consumer.layers import registry
-from consumer.layers.base import Commits, Layer, append
+from consumer.layers.base import Append, Commits, Layer
 from consumer.layers.rebuild import rebuild
 from consumer.queries.application import run_queries
 from consumer.queries.layer import LayerQuery
@@ -106,7 +106,7 @@ class ToyLayer(Layer[Work]):
                 writer = DataFileWriter(target, open_storage(target.folder, S3Settings()))
                 made = [{"at": NOON, "number": number, "rows": count} for number, count in written.items()]
                 writer.write(pa.RecordBatch.from_pylist(made, schema=target.schema))
-                yield append(table, marker, writer.close())
+                yield Append(table, marker, writer.close())
         return {"stream": self.stream, "rows": total}
 
 

@@ -76,7 +76,7 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
     monkeypatch.setattr(state, "_BROKER_SECONDS", 0.3)
     (away,) = collect(changed(settings, LAKE_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1"), []).streams
     notes = " ".join(each.text for each in away.problems)
-    assert "It is not known what waits: Kafka at 127.0.0.1:1 does not respond" in notes
+    assert "The backlog is unknown: Kafka at 127.0.0.1:1 does not respond" in notes
     assert away.wrong == []
 
 

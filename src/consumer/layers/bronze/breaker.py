@@ -1,7 +1,7 @@
 """The breaker: warn or pause when too many units of a stream are bad, before anything of a micro-batch is committed.
 
 A pause is recorded in the state database with the range of the micro-batch. The next run takes exactly this range first
-(``app/landing.py``), so that no restart cuts it into pieces that are too small for the breaker.
+(``queries/bronze.py``), so that no restart cuts it into pieces that are too small for the breaker.
 """
 
 from collections import Counter

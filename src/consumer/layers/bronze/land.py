@@ -17,7 +17,7 @@ from consumer.iceberg.append import open_table
 from consumer.iceberg.data_files import remove_files
 from consumer.iceberg.marker import Committed, Marker, unfinished
 from consumer.iceberg.tasks import write_batches
-from consumer.layers.base import Commits, Computing, append
+from consumer.layers.base import Append, Commits, Computing
 from consumer.layers.bronze.breaker import Watch
 from consumer.layers.bronze.ledger import DRIFT_COUNTS, Drift, MicroBatch, Outcome, ledger_rows
 from consumer.layers.bronze.sums import sums_in_tables
@@ -128,12 +128,12 @@ class BronzeLayer(Computing[Landed[PartT]]):
             except PausedError:
                 remove_files([*written.bronze, *written.dead_letters], s3)
                 raise
-        commits = append(bronze, marker, written.bronze), append(dead_letters, marker, written.dead_letters)
+        commits = Append(bronze, marker, written.bronze), Append(dead_letters, marker, written.dead_letters)
         yield from commits
         part_of = partial(_part_of, sorted(part.name for part in parts))
         sums = sums_in_tables(spark, self._settings, batch, written.sums, *commits, part_of)
         rows = ledger_rows(parts, outcomes, written.drift, written.hashes, batch, sums)
-        yield append(ledger, marker, write_batches([rows], rows_of_ledger, s3).files)
+        yield Append(ledger, marker, write_batches([rows], rows_of_ledger, s3).files)
         self._watch.committed(batch, outcomes, work.paused)
         return logged | {"id": batch.id} | _totals(outcomes, written.drift, batch)
 

@@ -18,7 +18,7 @@ from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.marker import Committed, Marker, check_attempts, unfinished
 from consumer.iceberg.scan import Scan, read, spread
 from consumer.iceberg.tasks import write_batches, write_in_tasks
-from consumer.layers.base import Commits, Computing, append
+from consumer.layers.base import Append, Commits, Computing
 from consumer.layers.bronze.ledger import MicroBatch, replay_rows
 from consumer.layers.bronze.letters import (
     Choice,
@@ -180,13 +180,13 @@ class ReplayLayer(Computing[Letters]):
         done = self._work(spark, work.rows, task)
         if work.is_repeated:
             self._check_whole(spark, done, marker.replays)
-        yield append(attempts, of_attempts, done.attempts)
-        commits = append(bronze, marker, done.bronze), append(dead_letters, marker, done.dead_letters)
+        yield Append(attempts, of_attempts, done.attempts)
+        commits = Append(bronze, marker, done.bronze), Append(dead_letters, marker, done.dead_letters)
         yield from commits
         part_of = partition_name if self._of_topic else str
         sums = sums_in_tables(spark, self._settings, batch, done.sums, *commits, part_of)
         rows = replay_rows(done.parts, done.outcomes, done.drift, done.closed, marker.replays, batch, sums)
-        yield append(ledger, marker, write_batches([rows], rows_of_ledger, self._settings.s3).files)
+        yield Append(ledger, marker, write_batches([rows], rows_of_ledger, self._settings.s3).files)
         self.done.add(replace(done, attempts=[], bronze=[], dead_letters=[]))
         if not work.is_repeated:
             self._since, self._has_all = self._since or (marker.replays, number), work.are_last

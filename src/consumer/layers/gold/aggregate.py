@@ -22,7 +22,7 @@ from consumer.iceberg.newest import check_shows
 from consumer.iceberg.scan import Scan
 from consumer.iceberg.tasks import Written
 from consumer.iceberg.upsert import OldRows, Span
-from consumer.layers.base import Commits, Layer, append, upsert
+from consumer.layers.base import Append, Commits, Layer, upsert
 from consumer.layers.gold.columns import micros
 from consumer.layers.gold.sessions import Sessions, touched_sessions
 from consumer.layers.gold.table import ensure_gold_table, read_as_silver_has_it, rebuild_gold_hint
@@ -123,7 +123,7 @@ class GoldLayer(Layer[_Work]):
         if self._product.publish is Publish.FINAL:
             closed = closed_between(self._product, work.published, work.horizon or 0)
             written = self._write(spark, work, closed)
-            yield append(work.table, work.marker, written.files)
+            yield Append(work.table, work.marker, written.files)
         else:
             written, find_old = self._corrected(spark, work)
             yield upsert(work.table, work.marker, written.files, find_old)

@@ -24,7 +24,7 @@ from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Marker, MarkerLostError
 from consumer.iceberg.tasks import Written, gathered, write_batches, write_in_tasks, write_rows
-from consumer.layers.base import Commits, Layer, append
+from consumer.layers.base import Append, Commits, Layer
 from consumer.layers.gold.columns import START, micros
 from consumer.layers.gold.table import filled_for, rebuild_gold_hint
 from consumer.layers.gold.times import timestamp
@@ -138,7 +138,7 @@ class SamplesLayer(Layer[_Work]):
             if target := table.target(work.marker):
                 written = write(spark, work, target)
                 rows[what] = written.rows
-                yield append(table, work.marker, written.files)
+                yield Append(table, work.marker, written.files)
         numbers = f"{work.marker.start} to {work.end - 1}"
         return {"product": self._samples.name, "micro_batches": numbers, **rows}
 

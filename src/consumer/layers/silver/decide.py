@@ -20,7 +20,7 @@ from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
 from consumer.iceberg.scan import Scan, parts_of
 from consumer.iceberg.tasks import write_batches
-from consumer.layers.base import Commits, Layer, OldRulesError, append
+from consumer.layers.base import Append, Commits, Layer, OldRulesError
 from consumer.layers.silver.compared import announce, bronze_scan, compared, kept_scan, with_keys
 from consumer.layers.silver.progress import Bronze, Counts, Range, bronze_of, next_range, range_of
 from consumer.layers.silver.shuffle import decide_in_tasks, parts_to_decide, survey
@@ -193,13 +193,13 @@ class SilverLayer(Layer[_Work]):
         files, outcomes, sums = written.files, written.outcomes, written.sums
         self._check_complete(outcomes, taken.rows)
         marker = replace(marker, contents="" if watermark is None else str(watermark))
-        yield append(conflicts, marker, files[Verdict.CONFLICT])
-        yield append(late, marker, files[Verdict.LATE])
+        yield Append(conflicts, marker, files[Verdict.CONFLICT])
+        yield Append(late, marker, files[Verdict.LATE])
         target = ledger.target(marker)
         if target:
             counted = write_batches([_ledger_rows(outcomes, sums, contract)], target, self._settings.s3)
-            yield append(ledger, marker, counted.files)
-        yield append(kept, marker, files[Verdict.KEPT])
+            yield Append(ledger, marker, counted.files)
+        yield Append(kept, marker, files[Verdict.KEPT])
         totals = {str(verdict): 0 for verdict in Verdict}
         for (_, _, verdict), count in outcomes.items():
             totals[verdict] += count

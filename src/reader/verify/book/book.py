@@ -196,7 +196,7 @@ class Book:
         if booked:
             new = before if self.since and then else Reach()
             if removed:
-                booked += f" UNION ALL SELECT micro_batch, -hash FROM ({removed})"  # noqa: S608
+                booked += f" UNION ALL SELECT micro_batch, -hash FROM ({removed})"
             condition = f"{new.is_beyond('micro_batch')} AND NOT {reach.is_beyond('micro_batch')}"
             self._compare_booked(name, booked, condition, expired if expired.before > new.before else None)
         whole = kept + total_of(self._session, f"NOT {reach.is_beyond('micro_batch')}") + self._removed(removed, reach)
@@ -221,7 +221,7 @@ class Book:
         column = f"{rows}{HASH_OF}"
         if table.properties.get(ROW_HASH) != ROW_HASH_KIND or column not in self._session.columns(ledger):
             return None
-        return f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {ledger}"  # noqa: S608
+        return f"SELECT micro_batch_id AS micro_batch, {column} AS hash FROM {ledger}"
 
     def changed_times(self, table: "Table", name: str, snapshot_id: int | None, column: str) -> list[Span] | None:
         """Return the time spans of rows in data files added or removed since the last proof; None if unknown."""

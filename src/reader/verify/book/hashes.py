@@ -50,7 +50,7 @@ def read_hashes(
     hashed = sum_sql(row_hash_sql(schema, fields, "_rows"))
     with _only(session, locations) as wanted:
         session.fetch(
-            f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {HASHES} AS SELECT filename AS location, {identifier(column)} AS micro_batch, "
             f"count(*) AS rows, {hashed} AS hash FROM {_at(table, snapshot)} AS _rows WHERE {wanted} GROUP BY ALL"
         )
 
@@ -62,7 +62,7 @@ def read_times(
     moment = f"epoch_us({identifier(column)})"
     with _only(session, locations) as wanted:
         rows = session.fetch(
-            f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {_at(table, snapshot)} "  # noqa: S608
+            f"SELECT filename, count(*), count({moment}), min({moment}), max({moment}) FROM {_at(table, snapshot)} "
             f"WHERE {wanted} GROUP BY ALL"
         )
     return {
@@ -87,7 +87,7 @@ def _only(session: Session, locations: Collection[str] | None) -> Iterator[str]:
 def _at(table: "Table", snapshot: "Snapshot") -> str:
     """Return SQL of the rows of a snapshot, with the column ``filename``."""
     name = ".".join(map(identifier, table.name()))
-    return f"(SELECT *, filename FROM {name} AT (VERSION => {snapshot.snapshot_id}))"  # noqa: S608
+    return f"(SELECT *, filename FROM {name} AT (VERSION => {snapshot.snapshot_id}))"
 
 
 def drop_hashes(session: Session) -> None:
@@ -98,7 +98,7 @@ def drop_hashes(session: Session) -> None:
 def total_of(session: Session, condition: str = "true", of: str = HASHES) -> Total:
     """Return the total of the rows in :data:`HASHES`, or a similar table, that meet a condition."""
     ((rows, found),) = session.fetch(
-        f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {of} WHERE {condition}"  # noqa: S608
+        f"SELECT coalesce(sum(rows), 0)::BIGINT, {sum_sql('hash')} FROM {of} WHERE {condition}"
     )
     return Total(rows, found)
 
@@ -108,7 +108,7 @@ def totals_by_file(session: Session, condition: str = "true") -> Mapping[str, To
     return {
         location: Total(rows, found)
         for location, rows, found in session.fetch(
-            f"SELECT location, sum(rows)::BIGINT, {sum_sql('hash')} FROM {HASHES} GROUP BY location "  # noqa: S608
+            f"SELECT location, sum(rows)::BIGINT, {sum_sql('hash')} FROM {HASHES} GROUP BY location "
             f"HAVING bool_and({condition})"
         )
     }
@@ -128,7 +128,7 @@ def other_than_booked(
     return [
         (number, rows)
         for number, rows in session.fetch(
-            f"WITH booked AS (SELECT micro_batch, {sum_sql('hash')} AS hash FROM ("  # noqa: S608
+            f"WITH booked AS (SELECT micro_batch, {sum_sql('hash')} AS hash FROM ("
             f"SELECT {number} AS micro_batch, hash FROM ({booked}) WHERE {condition}{gone}) "
             "GROUP BY micro_batch HAVING count(*) = count(hash)), "
             f"held AS (SELECT {number} AS micro_batch, sum(rows)::BIGINT AS rows, {sum_sql('hash')} AS hash "

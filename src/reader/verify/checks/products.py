@@ -59,14 +59,12 @@ def without_table(scope: Scope, product: str, silver: Layer | None, *, has_part:
     """Return the result for a product without a table: the table was lost, or has not been filled yet."""
     rows = 0
     if silver and silver.rows:
-        ((rows,),) = scope.session.fetch(
-            f"SELECT count(*) FROM {silver.rows} WHERE {MICRO_BATCH_ID} < {silver.end}"  # noqa: S608
-        )
+        ((rows,),) = scope.session.fetch(f"SELECT count(*) FROM {silver.rows} WHERE {MICRO_BATCH_ID} < {silver.end}")
     state = query_state(scope.settings, gold_lease(product))
     is_lost = state in (QueryState.STOPPED, QueryState.DIED) or (has_part and state is QueryState.NEVER)
     if not rows and (silver or not is_lost):
         return ()  # if silver does not exist either, its check reports that
-    if not silver and not scope.session.fetch(f"SELECT 1 FROM {stream_tables(scope.stream).bronze} LIMIT 1"):  # noqa: S608
+    if not silver and not scope.session.fetch(f"SELECT 1 FROM {stream_tables(scope.stream).bronze} LIMIT 1"):
         return ()  # a consumer that ended before its first micro-batch may have created neither
     text = f"{gold_table(product)} does not exist, but a consumer has run its query. {rebuild_hint(product)}"
     return (result_of(product, behind=rows, problems=(text,) * is_lost, exists=False),)
@@ -121,7 +119,7 @@ def problem_of(
         return f"{table.name} {other} Or: {rebuild_hint(product)}"
     if lacking := [name for name in columns if name not in table.columns]:
         return f"{table.name} has no column {lacking[0]}. {rebuild_hint(product)}"
-    if table.rows and not table.marker and session.fetch(f"SELECT 1 FROM {table.rows} LIMIT 1"):  # noqa: S608
+    if table.rows and not table.marker and session.fetch(f"SELECT 1 FROM {table.rows} LIMIT 1"):
         return f"{table.name} has rows, but its marker was removed. {rebuild_hint(product)}"
     return None
 

@@ -148,19 +148,19 @@ class _Receipts:
         fetch(f"CREATE OR REPLACE TABLE {_PAST} (part BIGINT, past_from BIGINT, past_to BIGINT)")
         for name, rows in ((_STARTS, recorded.start.entries), (_PAST, past)):
             for row in rows:
-                fetch(f"INSERT INTO {name} VALUES ({', '.join(map(str, row))})")  # noqa: S608
+                fetch(f"INSERT INTO {name} VALUES ({', '.join(map(str, row))})")
         fetch(f"CREATE OR REPLACE TABLE {_GIVEN} (topic VARCHAR, part INTEGER, place BIGINT)")
         for chunk in read_receipts(path):
             self._session.insert(_GIVEN, chunk)
         source = f"topic || '/' || part || '/' || lpad(place::VARCHAR, {OFFSET_DIGITS}, '0')"
         fetch(
-            f"CREATE OR REPLACE TABLE {_RECEIPTS} AS SELECT DISTINCT {source} AS source, part, place, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_RECEIPTS} AS SELECT DISTINCT {source} AS source, part, place, "
             f"topic <> {quoted(topic)} AS is_foreign, place < coalesce(start, 0) AND past_to IS NULL AS is_before "
             f"FROM {_GIVEN} LEFT JOIN {_STARTS} USING (part) "
             f"LEFT JOIN {_PAST} AS past ON past.part = {_GIVEN}.part AND place >= past_from AND place < past_to"
         )
         fetch(
-            f"CREATE OR REPLACE TABLE {_ENDS} AS SELECT split_part(source, '/', -2)::INTEGER AS part, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_ENDS} AS SELECT split_part(source, '/', -2)::INTEGER AS part, "
             f"max(etag::BIGINT) AS behind FROM {self._names.ledger} GROUP BY ALL"
         )
 
@@ -168,7 +168,7 @@ class _Receipts:
         """Find the bronze rows of the receipts, with their keys."""
         keys = "".join(f", any_value({value}) AS key_{index}" for index, value in enumerate(key(contract, "_bronze")))
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_ROWS} AS SELECT {SOURCE} AS source, count(*) AS rows, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_ROWS} AS SELECT {SOURCE} AS source, count(*) AS rows, "
             f"max({MICRO_BATCH_ID}) AS micro_batch{keys} FROM {self._names.bronze} AS _bronze "
             f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = _bronze.{SOURCE} GROUP BY {SOURCE}"
         )
@@ -184,7 +184,7 @@ class _Receipts:
         """Determine the outcome of each receipt."""
         # An offset that was given up (reason `absent`) does not count as a dead letter: its event is lost.
         letters = (
-            f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._letters} AS letter "  # noqa: S608
+            f"SELECT {SOURCE} AS source, count(*) AS rows FROM {self._letters} AS letter "
             f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = letter.{SOURCE} "
             f"WHERE NOT list_contains([reason.code FOR reason IN {REASONS}], 'absent') GROUP BY ALL"
         )
@@ -192,7 +192,7 @@ class _Receipts:
         if end is not None:
             in_silver, joins = self._judge_in_silver(contract, end)
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT receipt.source, CASE "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT receipt.source, CASE "
             f"WHEN is_foreign THEN '{Outcome.FOREIGN}' "
             f"WHEN coalesce(landed.rows, 0) + coalesce(letters.rows, 0) > 1 THEN '{Outcome.DOUBLED}' "
             f"WHEN letters.rows = 1 THEN '{Outcome.DEAD_LETTER}' "
@@ -212,11 +212,11 @@ class _Receipts:
         kept_keys = key(contract, "_kept")
         same_key = " AND ".join(f"_own.key_{index} = {value}" for index, value in enumerate(kept_keys))
         of_key = (
-            f"SELECT _own.source, count(*) AS rows, bool_or(_kept.{SOURCE} = _own.source) AS itself "  # noqa: S608
+            f"SELECT _own.source, count(*) AS rows, bool_or(_kept.{SOURCE} = _own.source) AS itself "
             f"FROM {_ROWS} AS _own JOIN {self._silver.kept} AS _kept ON {same_key} GROUP BY ALL"
         )
         aside = {
-            name: f"SELECT DISTINCT {SOURCE} AS source FROM {table} AS _aside "  # noqa: S608
+            name: f"SELECT DISTINCT {SOURCE} AS source FROM {table} AS _aside "
             f"SEMI JOIN {_ROWS} AS _own ON _own.source = _aside.{SOURCE}"
             for name, table in (("conflicts", self._silver.conflicts), ("late", self._silver.late))
         }
@@ -241,7 +241,7 @@ class _Receipts:
         """Count the receipts by outcome, with examples of conflicts; add broken ones to the findings."""
         counts, conflicts = dict.fromkeys(Outcome, 0), ()
         for outcome, count, examples in self._session.fetch(
-            f"SELECT outcome, count(*), min(source, {SHOWN_EXAMPLES}) FROM {_FOUND} GROUP BY outcome"  # noqa: S608
+            f"SELECT outcome, count(*), min(source, {SHOWN_EXAMPLES}) FROM {_FOUND} GROUP BY outcome"
         ):
             counts[Outcome(outcome)] = count
             if Outcome(outcome) in _BROKEN:
@@ -256,7 +256,7 @@ class _Receipts:
             if field.derived and field.derived.field:
                 expected = _correlation_id(f"_bronze.{identifier(field.derived.field)}")
                 rows, first = self._session.fetch_first(
-                    f"SELECT {SOURCE} FROM {self._names.bronze} AS _bronze "  # noqa: S608
+                    f"SELECT {SOURCE} FROM {self._names.bronze} AS _bronze "
                     f"SEMI JOIN {_ROWS} AS _own ON _own.source = _bronze.{SOURCE} "
                     f"WHERE _bronze.{identifier(field.name)} IS DISTINCT FROM {expected}",
                     SOURCE,

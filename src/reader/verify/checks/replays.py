@@ -155,7 +155,7 @@ class _Batches:
     def compare(self) -> None:
         """Compare all closed batches, a few at a time."""
         listed = self._session.fetch(
-            f"SELECT attempt.{SOURCE}, octet_length({_BYTES}) AS bytes FROM {_closed(self._tables)} "  # noqa: S608
+            f"SELECT attempt.{SOURCE}, octet_length({_BYTES}) AS bytes FROM {_closed(self._tables)} "
             f"AND attempt.{SALVAGED} IS NOT NULL AND bytes IS NOT NULL ORDER BY ALL"
         )
         for sources in _grouped(listed):
@@ -170,7 +170,7 @@ class _Batches:
 
     def _batches(self, sources: Sequence[str]) -> Iterator[_Batch]:
         for source, content, is_changed, salvaged in self._session.fetch(
-            f"SELECT attempt.{SOURCE}, {_BYTES}, {_CHANGED}, attempt.{SALVAGED} "  # noqa: S608
+            f"SELECT attempt.{SOURCE}, {_BYTES}, {_CHANGED}, attempt.{SALVAGED} "
             f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NOT NULL "
             f"AND attempt.{SOURCE} IN (SELECT unnest(?::VARCHAR[]))",
             [list(sources)],
@@ -190,7 +190,7 @@ class _Batches:
         held: dict[str, dict[int, list[_Letter | None]]] = {}
         there = not_removed(self._session, self._tables.dead_letters)
         for source, position, in_bronze, is_there, raw, codes in self._session.fetch(
-            f"SELECT {SOURCE}, {POSITION}, true, true, NULL, NULL FROM {self._tables.bronze} "  # noqa: S608
+            f"SELECT {SOURCE}, {POSITION}, true, true, NULL, NULL FROM {self._tables.bronze} "
             f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) UNION ALL "
             f"SELECT {SOURCE}, {POSITION}, false, {there}, {RAW}, {CODES} FROM {self._tables.dead_letters} "
             f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND {ATTEMPT} > 1",
@@ -243,7 +243,7 @@ class _Batches:
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
         with self._session.errors():
             table = self._session.connection.execute(
-                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} AS bronze "  # noqa: S608
+                f"SELECT {', '.join(map(identifier, names))} FROM {self._tables.bronze} AS bronze "
                 f"WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[])) AND EXISTS (FROM {ATTEMPTS} AS batch "
                 f"WHERE batch.source = bronze.{SOURCE} AND batch.micro_batch = bronze.{MICRO_BATCH_ID} "
                 "AND batch.salvaged IS NOT NULL)",
@@ -294,9 +294,9 @@ class _Values:
         names = value_columns(self._session, self._tables.bronze, columns_of(contracts))
         some = self._scope.sample
         sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
-        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed{sample})"  # noqa: S608
+        sampled = f"UNION ALL (SELECT * FROM pairs WHERE NOT changed{sample})"
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_COMPARED} AS WITH pairs AS ("
             f"SELECT attempt.{SOURCE} AS source, attempt.{POSITION} AS position, "
             f"attempt.{MICRO_BATCH_ID} AS micro_batch, {_BYTES} AS bytes, {_CHANGED} AS changed "
             f"FROM {_closed(self._tables)} AND attempt.{SALVAGED} IS NULL AND bytes IS NOT NULL) "
@@ -307,7 +307,7 @@ class _Values:
         for start in range(1, self._session.count(_COMPARED) + 1, _ROWS_AT_ONCE):
             with self._session.errors():
                 table = self._session.connection.execute(
-                    f"SELECT {columns}, compared.bytes AS _bytes FROM {_COMPARED} AS compared "  # noqa: S608
+                    f"SELECT {columns}, compared.bytes AS _bytes FROM {_COMPARED} AS compared "
                     f"JOIN {self._tables.bronze} AS bronze ON bronze.{SOURCE} = compared.source "
                     f"AND bronze.{POSITION} = compared.position AND bronze.{MICRO_BATCH_ID} = compared.micro_batch "
                     f"WHERE number BETWEEN {start} AND {start + _ROWS_AT_ONCE - 1}"
@@ -321,7 +321,7 @@ class _Values:
     def count(self) -> int:
         """Return the number of records that were closed with bytes changed by a transform."""
         ((records,),) = self._session.fetch(
-            f"SELECT coalesce(sum(coalesce(salvaged, 1)), 0)::BIGINT FROM {ATTEMPTS} "  # noqa: S608
+            f"SELECT coalesce(sum(coalesce(salvaged, 1)), 0)::BIGINT FROM {ATTEMPTS} "
             f"WHERE outcome = '{ReplayOutcome.CLOSED}' AND {CHANGED}"
         )
         return int(records)
@@ -330,7 +330,7 @@ class _Values:
         """Return the first transformed records and batches: the landed bytes, and the bytes judged in their place."""
         names = ("source", "position", "transform", "digest", "salvaged", "original", "landed")
         rows = self._session.fetch(
-            f"SELECT attempt.{SOURCE}, attempt.{POSITION}, attempt.{TRANSFORM}, "  # noqa: S608
+            f"SELECT attempt.{SOURCE}, attempt.{POSITION}, attempt.{TRANSFORM}, "
             f"coalesce(attempt.{TRANSFORM_DIGEST}, ''), attempt.{SALVAGED}, "
             f"{MEMORY}.main.as_text(letter.{RAW}), {MEMORY}.main.as_text(attempt.{RAW}) "
             f"FROM {_closed(self._tables)} AND {_CHANGED} ORDER BY ALL LIMIT {_LISTED_TRANSFORMED}"
@@ -352,7 +352,7 @@ class _Differences:
         self._booked = {
             name: (discarded, bronze)
             for name, discarded, bronze in scope.session.fetch(
-                f"SELECT {part}, sum(discarded)::BIGINT AS values, sum(bronze)::BIGINT "  # noqa: S608
+                f"SELECT {part}, sum(discarded)::BIGINT AS values, sum(bronze)::BIGINT "
                 f"FROM {BOOKED} GROUP BY ALL HAVING values > 0"
             )
         }

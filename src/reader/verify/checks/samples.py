@@ -143,8 +143,8 @@ class _Readings:
         limits += [f"{self._time} >= make_timestamptz({since})"] * (since is not None)
         selected = f"epoch_us({self._time}) AS moment, {identifier(self.samples.device.name)} AS device"
         value = identifier(self.samples.value.name)
-        rows = f"SELECT {selected}, {value} AS value FROM {self._silver} WHERE {' AND '.join(limits)}"  # noqa: S608
-        return f"(SELECT *, {self._anomaly} AS anomaly FROM ({rows}))"  # noqa: S608
+        rows = f"SELECT {selected}, {value} AS value FROM {self._silver} WHERE {' AND '.join(limits)}"
+        return f"(SELECT *, {self._anomaly} AS anomaly FROM ({rows}))"
 
     def count(self, since: int | None, until: int, end: int) -> int:
         """Return the number of readings of :meth:`between`."""
@@ -173,7 +173,7 @@ def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, f
     )
     reading = "{'moment': moment, 'device': device, 'value': value}"
     session.fetch(
-        f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH placed AS (SELECT "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH placed AS (SELECT "
         f"unnest(range({newest} - {size - every}, {newest} + 1, {every})) AS start, moment, device, value, anomaly "
         f"FROM {readings.between(part.start, last, kept.end)}), "
         f"closed AS (FROM placed WHERE {part.holds('start')} AND start + {size} <= {until}), "
@@ -191,7 +191,7 @@ def _compare_samples(readings: _Readings, part: Span, kept: Layer, until: int, f
         Value(ROLES, "_f.roles", "_e.roles", _text),
     ]
     compare_rows(session, kept.name, _keys("start", "device", "moment", "value"), values, found)
-    return session.count(f"(SELECT DISTINCT {group} FROM {EXPECTED})")  # noqa: S608
+    return session.count(f"(SELECT DISTINCT {group} FROM {EXPECTED})")
 
 
 def _compare_anomalies(
@@ -201,9 +201,9 @@ def _compare_anomalies(
     samples = readings.samples
     before = until if part.end is None else min(until, part.end)
     since = None if part.start is None else part.start - micros(samples.detectors.look_back)
-    parts = " UNION ALL ".join(f"SELECT * FROM ({sql})" for sql in _detected(samples, before))  # noqa: S608
+    parts = " UNION ALL ".join(f"SELECT * FROM ({sql})" for sql in _detected(samples, before))
     readings.session.fetch(
-        f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH readings AS (FROM {readings.between(since, before, end)}) "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH readings AS (FROM {readings.between(since, before, end)}) "
         f"SELECT * FROM ({parts}) WHERE detected < {before} AND {part.holds('detected')}"
     )
     selected = f"{DETECTOR} AS detector, epoch_us({DETECTED_AT}) AS detected, {MINIMUM} AS low, {MAXIMUM} AS high"
@@ -229,7 +229,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
 
     def select(detector: Detector, detected: str, rows: str, low: str = "NULL", high: str = "NULL") -> str:
         return (
-            f"SELECT {quoted(detector)} AS detector, {detected} AS detected, device, moment, value, "  # noqa: S608
+            f"SELECT {quoted(detector)} AS detector, {detected} AS detected, device, moment, value, "
             f"{low}::DOUBLE AS low, {high}::DOUBLE AS high FROM {rows}"
         )
 
@@ -239,7 +239,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
         change = f"{_double(rate.maximum)} * ((moment - moment_before)::DOUBLE / {_SECOND})"
         low, high = f"(value_before - {change})", f"(value_before + {change})"
         rows = (
-            "(SELECT *, lag(moment) OVER _w AS moment_before, lag(value) OVER _w AS value_before FROM readings "  # noqa: S608
+            "(SELECT *, lag(moment) OVER _w AS moment_before, lag(value) OVER _w AS value_before FROM readings "
             f"WHERE NOT anomaly {ordered}) WHERE moment > moment_before "
             f"AND moment - moment_before <= {micros(rate.within)} AND NOT (value >= {low} AND value <= {high})"
         )
@@ -251,7 +251,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
             "EXCLUDE TIES)"
         )
         rows = (
-            "(SELECT *, lag(stuck) OVER _w AS was FROM (SELECT *, "  # noqa: S608
+            "(SELECT *, lag(stuck) OVER _w AS was FROM (SELECT *, "
             f"count(*) OVER {frame} >= {stuck.readings} AND min(value) OVER {frame} = max(value) OVER {frame} "
             f"AND lag(moment) OVER _w IS DISTINCT FROM moment AS stuck FROM readings {ordered}) {ordered}) "
             "WHERE stuck AND was IS DISTINCT FROM true"
@@ -260,7 +260,7 @@ def _detected(samples: Samples, until: int) -> list[str]:
     if silent := rules.silent_device:
         after = micros(silent.after)
         rows = (
-            f"(SELECT *, lead(moment, 1, {until}) OVER _w AS following FROM readings {ordered}) "  # noqa: S608
+            f"(SELECT *, lead(moment, 1, {until}) OVER _w AS following FROM readings {ordered}) "
             f"WHERE moment + {after} < following"
         )
         found.append(select(Detector.SILENT_DEVICE, f"moment + {after}", rows))

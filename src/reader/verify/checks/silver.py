@@ -131,9 +131,7 @@ def _rows_ahead(session: Session, names: SilverTables, end: int) -> dict[str, di
     found = {}
     for name in astuple(names):
         number = "micro_batch_id" if name == names.ledger else MICRO_BATCH_ID
-        rows = session.fetch(
-            f"SELECT {number}, count(*) FROM {name} WHERE {number} >= {end} GROUP BY ALL ORDER BY ALL"  # noqa: S608
-        )
+        rows = session.fetch(f"SELECT {number}, count(*) FROM {name} WHERE {number} >= {end} GROUP BY ALL ORDER BY ALL")
         found[name] = dict(rows)
     return found
 

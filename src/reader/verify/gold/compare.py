@@ -66,7 +66,7 @@ def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequ
 
     def report(condition: str, what: str, text: str) -> None:
         rows, first = session.fetch_first(
-            f"SELECT {text}, {columns} FROM {_WRONG} WHERE {condition}",  # noqa: S608
+            f"SELECT {text}, {columns} FROM {_WRONG} WHERE {condition}",
             columns,
             SHOWN_EXAMPLES,
         )
@@ -74,7 +74,7 @@ def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequ
             found.add(table, what, rows, [example for example, *_ in first])
 
     session.fetch(
-        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {columns}, count(*) AS rows FROM {FOUND} GROUP BY {columns} "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {columns}, count(*) AS rows FROM {FOUND} GROUP BY {columns} "
         "HAVING count(*) > 1"
     )
     report("true", REPEATED, f"{place} || ': ' || rows || ' rows'")
@@ -87,7 +87,7 @@ def compare_rows(session: Session, table: str, keys: Sequence[Key], values: Sequ
     same = [f"_f.{time.column} = _e.{time.column}"]
     same += [f"_f.{key.column} IS NOT DISTINCT FROM _e.{key.column}" for key in others]
     session.fetch(
-        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {', '.join(selected)} "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {_WRONG} AS SELECT {', '.join(selected)} "
         f"FROM (SELECT true AS here, * FROM {FOUND}) AS _f FULL JOIN (SELECT true AS here, * FROM {EXPECTED}) AS _e "
         f"ON {' AND '.join(same)} "
         f"WHERE _f.here IS NULL OR _e.here IS NULL OR {' OR '.join(value.differs for value in values)}"
@@ -142,7 +142,7 @@ def compare_gold(
     windows = 0
     try:
         for part, count in _recomputed(session, product, contract, taken, within):
-            session.fetch(f"CREATE OR REPLACE TABLE {FOUND} AS SELECT {selected} FROM {gold} WHERE {part}")  # noqa: S608
+            session.fetch(f"CREATE OR REPLACE TABLE {FOUND} AS SELECT {selected} FROM {gold} WHERE {part}")
             compare_rows(session, name, key_texts, values, found)
             windows += count
     finally:

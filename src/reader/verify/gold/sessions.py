@@ -59,7 +59,7 @@ class Sessions:
         ordered = f"({by_keys}ORDER BY _at)"
         # Rows with the same time are peers in the window: the sum is the same for all, whichever comes first.
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS WITH "
             f"found AS (SELECT {', '.join([f'{self._at} AS _at', *selected_of(self._product)])} "
             f"FROM {self._rows} AND {part.holds(within)}), "
             f"marked AS (SELECT *, coalesce(_at - lag(_at) OVER {ordered} >= {self._gap}, true) AS _first FROM found), "

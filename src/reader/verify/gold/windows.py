@@ -56,7 +56,7 @@ class Windows:
         return [
             Span(first - (self._size - self._every), last + 1)
             for first, last in self._session.fetch(
-                f"SELECT min(start), max(start) FROM (SELECT {self._newest} AS start FROM {rows}) "  # noqa: S608
+                f"SELECT min(start), max(start) FROM (SELECT {self._newest} AS start FROM {rows}) "
                 f"GROUP BY start // {_DAY}"
             )
         ]
@@ -68,7 +68,7 @@ class Windows:
         end = f"{START} + {self._size} AS {END}"
         published = Span(end=None if self._taken.horizon is None else self._taken.horizon - self._size + 1)
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT {', '.join([START, end, *keys, *measures])} FROM ("  # noqa: S608
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT {', '.join([START, end, *keys, *measures])} FROM ("
             f"SELECT {', '.join([f'{self._starts(part)} AS {START}', *selected])} FROM {self._rows(part)}) "
             f"WHERE {part.holds(START)} AND {published.holds(START)} GROUP BY {', '.join([START, *keys])}"
         )
@@ -113,7 +113,7 @@ def slices(session: Session, newest: str, rows: str, overlap: int, within: Span)
     `overlap` is the number of windows that contain a row.
     """
     starts = session.fetch(
-        f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "  # noqa: S608
+        f"SELECT min(start) FROM (SELECT start, (sum(rows) OVER (ORDER BY start) - 1) // {_SLICE_ROWS} AS part "
         f"FROM (SELECT {newest} AS start, count(*) * {overlap} AS rows FROM {rows} GROUP BY ALL)) "
         "GROUP BY part ORDER BY 1"
     )

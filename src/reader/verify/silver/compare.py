@@ -101,7 +101,7 @@ class SilverComparison:
 
     def compare(self, part: Span) -> None:
         """Compare a slice, whose verdicts are in :data:`reader.verify.silver.verdicts.EXPECTED`."""
-        for verdict, rows in self._session.fetch(f"SELECT {VERDICT}, count(*) FROM {EXPECTED} GROUP BY ALL"):  # noqa: S608
+        for verdict, rows in self._session.fetch(f"SELECT {VERDICT}, count(*) FROM {EXPECTED} GROUP BY ALL"):
             self.verdicts[Verdict(verdict)] += rows
         self._gather(part)
         self._report("verdict IS NULL", NOT_IN_BRONZE)
@@ -136,7 +136,7 @@ class SilverComparison:
         for verdict, table in self._tables.items():
             is_conflict, is_late = verdict is Verdict.CONFLICTS, verdict is Verdict.LATE
             selects.append(
-                f"SELECT '{verdict}' AS found, _expected.{VERDICT} AS verdict, "  # noqa: S608
+                f"SELECT '{verdict}' AS found, _expected.{VERDICT} AS verdict, "
                 f"_silver.{MICRO_BATCH_ID} AS micro_batch, _silver.{SOURCE} AS source, _silver.{POSITION} AS position, "
                 f"{event_time(self._contract, '_silver')} AS event_time, _expected.{HORIZON} AS horizon, "
                 f"_expected.{WINNER_SOURCE} AS winner_source, _expected.{WINNER_POSITION} AS winner_position, "
@@ -164,7 +164,7 @@ class SilverComparison:
         times = {name: _time(name) for name in ("event_time", "horizon", "found_horizon")}
         row = ", ".join(f"'{field.name}': {times.get(field.name, field.name)}" for field in fields(_Row))
         for found, rows, first in self._session.fetch(
-            f"SELECT found, count(*), min({{{row}}}, {SHOWN_EXAMPLES}) FROM {_FOUND} "  # noqa: S608
+            f"SELECT found, count(*), min({{{row}}}, {SHOWN_EXAMPLES}) FROM {_FOUND} "
             f"WHERE {condition} GROUP BY found ORDER BY found"
         ):
             examples = [place(each.source, each.position, text(each)) for each in (_Row(**each) for each in first)]
@@ -173,7 +173,7 @@ class SilverComparison:
     def _find_repeated(self) -> None:
         """Find records with several rows in a table."""
         for found, records, first in self._session.fetch(
-            f"SELECT found, count(*), {_first('times')} FROM (SELECT found, source, position, count(*) AS times "  # noqa: S608
+            f"SELECT found, count(*), {_first('times')} FROM (SELECT found, source, position, count(*) AS times "
             f"FROM {_FOUND} GROUP BY ALL HAVING count(*) > 1) GROUP BY found"
         ):
             examples = [place(each["source"], each["position"], f"{each['value']:,} rows") for each in first]
@@ -191,7 +191,7 @@ class SilverComparison:
             for name, column in zip(("micro_batch", "source", "position"), _PLACE, strict=True)
         )
         for verdict, rows, first in self._session.fetch(
-            f"SELECT verdict, count(*), {_first('NULL')} FROM (SELECT {VERDICT} AS verdict, {SOURCE} AS source, "  # noqa: S608
+            f"SELECT verdict, count(*), {_first('NULL')} FROM (SELECT {VERDICT} AS verdict, {SOURCE} AS source, "
             f"{POSITION} AS position FROM {EXPECTED} AS _expected ANTI JOIN {_FOUND} AS _found ON {same_place} "
             f"WHERE NOT ({gone or 'false'})) "
             f"WHERE verdict <> '{Verdict.DUPLICATES}' GROUP BY verdict"
@@ -206,7 +206,7 @@ class SilverComparison:
         booked = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in counts)
         both = ", ".join(f"coalesce(_{side}.{name}, 0)" for name in counts for side in ("booked", "recounted"))
         rows, first = self._session.fetch_first(
-            f"WITH _recounted AS (SELECT {MICRO_BATCH_ID} AS micro_batch, {self._source} AS source, "  # noqa: S608
+            f"WITH _recounted AS (SELECT {MICRO_BATCH_ID} AS micro_batch, {self._source} AS source, "
             f"count(*) AS bronze, {recounted} FROM {EXPECTED} GROUP BY ALL), "
             "_booked AS (SELECT micro_batch_id AS micro_batch, source, "
             f"count(*) AS times, {booked} FROM {self._ledger} WHERE {part.holds_row('micro_batch_id')} GROUP BY ALL) "

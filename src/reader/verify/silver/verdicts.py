@@ -69,14 +69,14 @@ class RecomputedVerdicts:
         time = event_time(self._contract, "_bronze")
         # Bronze may contain duplicate rows, which another check reports: they have one claim here.
         claims = (
-            "SELECT claim.micro_batch, claim.source, claim.position, any_value(decided.verdict) AS verdict, "  # noqa: S608
+            "SELECT claim.micro_batch, claim.source, claim.position, any_value(decided.verdict) AS verdict, "
             "any_value(winner.source) AS winner_source, any_value(winner.position) AS winner_position "
             f"FROM {_CLAIMS} AS claim JOIN {_DECIDED} AS decided USING (number) "
             f"LEFT JOIN {_CLAIMS} AS winner ON winner.number = decided.winner "
             f"WHERE {part.holds('claim.micro_batch')} GROUP BY ALL"
         )
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT _bronze.*, _horizons.horizon AS {HORIZON}, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {EXPECTED} AS SELECT _bronze.*, _horizons.horizon AS {HORIZON}, "
             f"_claim.winner_source AS {WINNER_SOURCE}, _claim.winner_position AS {WINNER_POSITION}, "
             f"coalesce(_claim.verdict, CASE WHEN {time} < _horizons.horizon THEN '{Verdict.LATE}' "
             f"ELSE '{Verdict.KEPT}' END) AS {VERDICT} FROM {self._bronze} AS _bronze "
@@ -106,14 +106,14 @@ class RecomputedVerdicts:
             time = "NULL" if self.newest is None else self.newest
             before = f" UNION ALL SELECT -1, 0, {time}::BIGINT"
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_HORIZONS} AS SELECT micro_batch, rows, max(newest) OVER "
             f"(ORDER BY micro_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - {less}::BIGINT AS horizon, "
             f"newest FROM (SELECT {MICRO_BATCH_ID} AS micro_batch, count(*) AS rows, max({counted}) AS newest "
             f"FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{before})"
         )
         if self._start:
-            self._session.fetch(f"DELETE FROM {_HORIZONS} WHERE rows = 0")  # noqa: S608
-        ((newest,),) = self._session.fetch(f"SELECT max(newest) FROM {_HORIZONS}")  # noqa: S608
+            self._session.fetch(f"DELETE FROM {_HORIZONS} WHERE rows = 0")
+        ((newest,),) = self._session.fetch(f"SELECT max(newest) FROM {_HORIZONS}")
         self.newest = max((each for each in (self.newest, newest) if each is not None), default=None)
 
     def _find_claims(self) -> None:
@@ -124,12 +124,12 @@ class RecomputedVerdicts:
         # A row of any new key may have been kept before.
         several = "" if self._start else " HAVING count(*) > 1"
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_KEYS} AS SELECT *, row_number() OVER () AS number FROM ("
             f"SELECT {named} FROM {self._bronze} AS _bronze WHERE {self._rows} GROUP BY ALL{several})"
         )
         kept = self._kept_before(parts) if self._start else ""
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_CLAIMS} AS SELECT "
             "row_number() OVER (ORDER BY key, micro_batch, source, position) AS number, "
             "key, micro_batch, source, position, event_time, horizon, "
             "dense_rank() OVER (PARTITION BY key ORDER BY content) AS content "
@@ -149,7 +149,7 @@ class RecomputedVerdicts:
         kept = f"{silver_tables(self._contract.stream).kept} AS _kept JOIN {_KEYS} AS _keys ON {same_key}"
         # Keys are read from all of silver, content only from data files with one of these keys.
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_FILES} AS SELECT DISTINCT _kept.filename AS location FROM {kept} "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_FILES} AS SELECT DISTINCT _kept.filename AS location FROM {kept} "
             f"WHERE _kept.{MICRO_BATCH_ID} < {self._start}"
         )
         if not self._session.count(_FILES):
@@ -157,7 +157,7 @@ class RecomputedVerdicts:
         columns = ", ".join(f"_kept.{name}" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
         order = ", ".join(f"_kept.{name} DESC" for name in (MICRO_BATCH_ID, SOURCE, POSITION))
         return (
-            f" UNION ALL SELECT _keys.number, {columns}, {event_time(self._contract, '_kept')}, NULL::BIGINT, "  # noqa: S608
+            f" UNION ALL SELECT _keys.number, {columns}, {event_time(self._contract, '_kept')}, NULL::BIGINT, "
             f"{content(self._contract, '_kept')} FROM {kept} "
             f"WHERE _kept.{MICRO_BATCH_ID} < {self._start} AND _kept.filename IN (FROM {_FILES}) "
             f"QUALIFY row_number() OVER (PARTITION BY _keys.number ORDER BY {order}) = 1"
@@ -170,7 +170,7 @@ class RecomputedVerdicts:
         arbiter = Arbiter()
         first = 1
         while claims := self._session.fetch(
-            f"SELECT number, key, event_time, horizon, content FROM {_CLAIMS} "  # noqa: S608
+            f"SELECT number, key, event_time, horizon, content FROM {_CLAIMS} "
             f"WHERE number BETWEEN {first} AND {first + _CHUNK_ROWS - 1} ORDER BY number"
         ):
             decided = [(number, *arbiter.decide(Claim(number, *rest))) for number, *rest in claims]
@@ -180,7 +180,7 @@ class RecomputedVerdicts:
 
     def _cut(self) -> Iterator[Span]:
         start, rows = self._start or None, 0
-        for number, more in self._session.fetch(f"SELECT micro_batch, rows FROM {_HORIZONS} ORDER BY micro_batch"):  # noqa: S608
+        for number, more in self._session.fetch(f"SELECT micro_batch, rows FROM {_HORIZONS} ORDER BY micro_batch"):
             if rows and rows + more > _SLICE_ROWS:
                 yield Span(start, number)
                 start, rows = number, 0

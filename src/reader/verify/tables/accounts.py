@@ -128,7 +128,7 @@ def sampled_rows(
     sample = "" if some is None else f" USING SAMPLE reservoir({some} ROWS)"
     with session.errors():
         return session.connection.execute(
-            f"SELECT * FROM (SELECT {names} FROM {bronze} WHERE {where}){sample}",  # noqa: S608
+            f"SELECT * FROM (SELECT {names} FROM {bronze} WHERE {where}){sample}",
             parameters,
         ).to_arrow_table()
 

@@ -95,7 +95,7 @@ class TablesOfFiles:
         if not self._proven:
             return Old()
         ((files, units, bronze),) = self._session.fetch(
-            "SELECT count(*), coalesce(sum(units), 0)::BIGINT, coalesce(sum(bronze), 0)::BIGINT "  # noqa: S608
+            "SELECT count(*), coalesce(sum(units), 0)::BIGINT, coalesce(sum(bronze), 0)::BIGINT "
             f"FROM {self._tables.ledger} WHERE {self._is_old()} AND source NOT IN (SELECT unnest(?::VARCHAR[]))",
             [[*self.bookings]],
         )
@@ -106,7 +106,7 @@ class TablesOfFiles:
         if not self._proven or not values or "content_hash" not in self._session.columns(self._tables.ledger):
             return []
         return self._session.fetch(
-            f"SELECT any_value(source), {column} FROM {self._tables.ledger} WHERE {self._is_old()} "  # noqa: S608
+            f"SELECT any_value(source), {column} FROM {self._tables.ledger} WHERE {self._is_old()} "
             f"AND content_hash IS NOT NULL AND {column} IN (SELECT unnest(?)) GROUP BY {column}",
             [[*values]],
         )
@@ -118,7 +118,7 @@ class TablesOfFiles:
     def letters(self) -> Iterator[tuple[str, int, str | None]]:
         """Yield source, position and SHA-256 of the bytes of each dead letter that contains them."""
         yield from self._session.fetch(
-            f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND is_there AND {HAS_BYTES}"  # noqa: S608
+            f"SELECT source, position, raw_hash FROM {_LETTERS} WHERE landed AND is_there AND {HAS_BYTES}"
         )
 
     def compare(self, units: Mapping[str, int]) -> tuple[dict[str, Positions], dict[str, Positions]]:
@@ -129,16 +129,16 @@ class TablesOfFiles:
             [list(units), list(units.values())],
         )
         held = (
-            f"SELECT source, position, count(*) AS times FROM ({self._units()}) "  # noqa: S608
+            f"SELECT source, position, count(*) AS times FROM ({self._units()}) "
             f"WHERE live AND source IN (SELECT source FROM {_EXPECTED}) GROUP BY source, position"
         )
         shown = f"list(position ORDER BY position)[:{SHOWN_EXAMPLES}]"
         missing = self._session.fetch(
-            f"WITH held AS ({held}), due AS (SELECT source, unnest(range(units)) AS position FROM {_EXPECTED}) "  # noqa: S608
+            f"WITH held AS ({held}), due AS (SELECT source, unnest(range(units)) AS position FROM {_EXPECTED}) "
             f"SELECT source, count(*), {shown} FROM due ANTI JOIN held USING (source, position) GROUP BY source"
         )
         extra = self._session.fetch(
-            f"WITH held AS ({held}), surplus AS (SELECT source, position, times - (coalesce(position, -1) >= 0 "  # noqa: S608
+            f"WITH held AS ({held}), surplus AS (SELECT source, position, times - (coalesce(position, -1) >= 0 "
             f"AND coalesce(position, -1) < units)::BIGINT AS more FROM held JOIN {_EXPECTED} USING (source)) "
             f"SELECT source, sum(more)::BIGINT, {shown} FROM surplus WHERE more > 0 GROUP BY source"
         )
@@ -157,7 +157,7 @@ class TablesOfFiles:
         content_hash = "any_value(content_hash)" if "content_hash" in known else "NULL"
         landed = f"{REPLAY} IS NULL AND" if REPLAY in known else ""
         rows = self._session.fetch(
-            "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "  # noqa: S608
+            "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "
             f"any_value(dead_letters), {drift}, {content_hash}, any_value(micro_batch_id) "
             f"FROM {self._tables.ledger} WHERE {landed} {condition} GROUP BY source",
             parameters,
@@ -182,7 +182,7 @@ class TablesOfFiles:
         """Read the tables; return when the newest row of a micro-batch outside the ledger was judged."""
         there = not_removed(self._session, self._tables.dead_letters)
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "
             f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at, "
             f"{MICRO_BATCH_ID} AS micro_batch, NOT {IS_CLOSED} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed, "
             f"{there} AS is_there "
@@ -190,14 +190,14 @@ class TablesOfFiles:
         )
         dead: tuple[dict[str, dict[str, int]], ...] = ({}, {})
         for source, codes, live, landed in self._session.fetch(
-            "SELECT source, codes, count(*) FILTER (live), count(*) FILTER (landed) "  # noqa: S608
+            "SELECT source, codes, count(*) FILTER (live), count(*) FILTER (landed) "
             f"FROM {_LETTERS} GROUP BY source, codes"
         ):
             for counts, count in zip(dead, (live, landed), strict=True):
                 if count:
                     counts.setdefault(str(source), {})[codes] = count
         rows = self._session.fetch(
-            "SELECT source, count(*) FILTER (live), count(*) FILTER (in_bronze), "  # noqa: S608
+            "SELECT source, count(*) FILTER (live), count(*) FILTER (in_bronze), "
             "count(DISTINCT position) FILTER (live), min(position) FILTER (live), max(position) FILTER (live), "
             "epoch(max(ingested_at)), count(*) FILTER (landed), count(*) FILTER (landed AND in_bronze), "
             f"epoch(max(ingested_at) FILTER (micro_batch NOT IN (FROM {KNOWN}))) "
@@ -218,14 +218,14 @@ class TablesOfFiles:
             return {}
         return dict(
             self._session.fetch(
-                f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "  # noqa: S608
+                f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "
                 f"WHERE {RESCUED} IS NOT NULL AND NOT {IS_REPLAYED} GROUP BY {SOURCE}"
             )
         )
 
     def _units(self) -> str:
         return (
-            f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, "  # noqa: S608
+            f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, "
             f"{MICRO_BATCH_ID} AS micro_batch, true AS in_bronze, true AS live, "
             f"NOT {IS_REPLAYED} AS landed FROM {self._tables.bronze} "
             f"UNION ALL SELECT source, position, ingested_at, micro_batch, false, live, landed FROM {_LETTERS}"

@@ -149,6 +149,6 @@ def horizons(
     newest = ", ".join(f"max({counted}) FILTER ({MICRO_BATCH_ID} < {end})" for end in ends)
     start, before = proven if proven[0] <= min(ends) else (0, None)
     where = f"WHERE {MICRO_BATCH_ID} >= {start}" if start else ""
-    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze {where}")  # noqa: S608
+    (found,) = session.fetch(f"SELECT {newest} FROM {stream_tables(contract.stream).bronze} AS _bronze {where}")
     times = [max((time for time in (each, before) if time is not None), default=None) for each in found]
     return tuple(None if each is None else each - micros(length) for each in times)

@@ -51,10 +51,10 @@ class ReplayedLetters:
         """Read all tables, the ledger first; return when the newest row that is not in the ledger was judged."""
         newest = self._replays.load()
         fetch, tables = self._session.fetch, self._tables
-        of_replays = f"SELECT source FROM {ATTEMPTS}"  # noqa: S608
+        of_replays = f"SELECT source FROM {ATTEMPTS}"
         there = not_removed(self._session, tables.dead_letters)
         fetch(
-            f"CREATE OR REPLACE TABLE {LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {LETTERS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "
             f"coalesce({ATTEMPT}, 1) AS letter, {CODES} AS codes, sha256({RAW}) AS raw_hash, "
             f"{LANDED_AT} AS landed_at, {label_of(self._session, tables.dead_letters)} AS label, "
             f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, state.outcome, {there} AS is_there "
@@ -63,38 +63,38 @@ class ReplayedLetters:
             f"WHERE {SOURCE} IN ({of_replays}) OR {ATTEMPT} > 1"
         )
         fetch(
-            f"CREATE OR REPLACE TABLE {ROWS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {ROWS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "
             f"{LANDED_AT} AS landed_at, {label_of(self._session, tables.bronze)} AS label, "
             f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, {IS_REPLAYED} AS replayed, "
             f"{rescued_of(self._session, tables.bronze)} AS rescued "
             f"FROM {tables.bronze} WHERE {SOURCE} IN ({of_replays}) OR {IS_REPLAYED}"
         )
         ((later,),) = fetch(
-            f"SELECT epoch(max(ingested_at)) FROM (SELECT micro_batch, ingested_at FROM {LETTERS} "  # noqa: S608
+            f"SELECT epoch(max(ingested_at)) FROM (SELECT micro_batch, ingested_at FROM {LETTERS} "
             f"UNION ALL SELECT micro_batch, ingested_at FROM {ROWS}) WHERE micro_batch NOT IN (FROM {KNOWN})"
         )
         return newest if later is None else max(float(later), newest or 0.0)
 
     def states(self) -> dict[str, int]:
         """Return the number of open, parked and closed dead letters."""
-        ((letters,),) = self._session.fetch(f"SELECT count(*) FROM {self._tables.dead_letters}")  # noqa: S608
+        ((letters,),) = self._session.fetch(f"SELECT count(*) FROM {self._tables.dead_letters}")
         ((parked, closed),) = self._session.fetch(
-            f"SELECT count(*) FILTER (outcome = '{ReplayOutcome.PARKED}'), count(*) FILTER ({_CLOSED}) FROM {LETTERS}"  # noqa: S608
+            f"SELECT count(*) FILTER (outcome = '{ReplayOutcome.PARKED}'), count(*) FILTER ({_CLOSED}) FROM {LETTERS}"
         )
         return {"open": letters - parked - closed, "parked": parked, "closed": closed}
 
     def replays(self) -> int:
         """Return the number of replays in the ledger and the attempts."""
         ((found,),) = self._session.fetch(
-            f"SELECT count(*) FROM (SELECT replay FROM {BOOKED} UNION SELECT replay FROM {ATTEMPTS})"  # noqa: S608
+            f"SELECT count(*) FROM (SELECT replay FROM {BOOKED} UNION SELECT replay FROM {ATTEMPTS})"
         )
         return int(found)
 
     def of_attempts(self) -> list[Fault]:
         """Return the possible faults of attempts."""
         same = "dead.source = attempt.source AND dead.position = attempt.position AND dead.letter = attempt.letter"
-        each = f"SELECT attempt.source, attempt.position, {{}} AS text FROM {ATTEMPTS} AS attempt"  # noqa: S608
-        joined = f"JOIN (SELECT DISTINCT ON ({_OF_LETTER}) * FROM {LETTERS}) AS dead ON {same}"  # noqa: S608
+        each = f"SELECT attempt.source, attempt.position, {{}} AS text FROM {ATTEMPTS} AS attempt"
+        joined = f"JOIN (SELECT DISTINCT ON ({_OF_LETTER}) * FROM {LETTERS}) AS dead ON {same}"
         is_batch = f"({_IS_BATCH})"
         wrong = {
             "an outcome that does not exist": "attempt.outcome NOT IN ('closed', 'failed', 'parked') "
@@ -119,24 +119,24 @@ class ReplayedLetters:
             ("without a dead letter", f"{each.format(number)} ANTI JOIN {LETTERS} AS dead ON {same}"),
             (
                 "attempts that are not numbered 2, 3, …",
-                f"SELECT source, position, 'attempts ' || array_to_string(list_sort(list(attempt)), ', ') AS text "  # noqa: S608
+                f"SELECT source, position, 'attempts ' || array_to_string(list_sort(list(attempt)), ', ') AS text "
                 f"FROM {ATTEMPTS} GROUP BY {_OF_LETTER} "
                 "HAVING list_sort(list(attempt)) IS DISTINCT FROM range(2, count(*) + 2)",
             ),
             (
                 "attempts after the dead letter was closed",
-                f"{each.format(number)} JOIN (SELECT {_OF_LETTER}, min(attempt) AS closed FROM {ATTEMPTS} "  # noqa: S608
+                f"{each.format(number)} JOIN (SELECT {_OF_LETTER}, min(attempt) AS closed FROM {ATTEMPTS} "
                 f"WHERE {_CLOSED} GROUP BY ALL) AS dead ON {same} WHERE attempt.attempt > closed",
             ),
             (
                 "attempts that are older than the one before",
-                f"SELECT source, position, 'attempt ' || attempt AS text FROM (SELECT *, "  # noqa: S608
+                f"SELECT source, position, 'attempt ' || attempt AS text FROM (SELECT *, "
                 f"lag(replay) {before} >= replay "
                 f"OR lag(micro_batch) {before} >= micro_batch AS is_older FROM {ATTEMPTS}) WHERE is_older",
             ),
             (
                 "attempts whose columns contradict each other, or the dead letter",
-                f"SELECT source, position, text FROM ({each.format(f'CASE {cases} END')} {joined}) "  # noqa: S608
+                f"SELECT source, position, text FROM ({each.format(f'CASE {cases} END')} {joined}) "
                 "WHERE text IS NOT NULL",
             ),
         ]
@@ -144,12 +144,12 @@ class ReplayedLetters:
     def of_bronze(self) -> list[Fault]:
         """Return the possible faults of bronze rows that replays appended, or should have appended."""
         closed = (
-            f"SELECT dead.*, attempt.micro_batch AS closed_by FROM {LETTERS} AS dead JOIN {ATTEMPTS} AS attempt "  # noqa: S608
+            f"SELECT dead.*, attempt.micro_batch AS closed_by FROM {LETTERS} AS dead JOIN {ATTEMPTS} AS attempt "
             f"USING ({_OF_LETTER}) WHERE made AND attempt.{_CLOSED} AND salvaged IS NULL"
         )
-        batches = f"SELECT * FROM {ATTEMPTS} WHERE made AND {_CLOSED} AND salvaged IS NOT NULL"  # noqa: S608
+        batches = f"SELECT * FROM {ATTEMPTS} WHERE made AND {_CLOSED} AND salvaged IS NOT NULL"
         counted = (
-            "SELECT closed.source, closed.position, count(kept.source) AS times, "  # noqa: S608
+            "SELECT closed.source, closed.position, count(kept.source) AS times, "
             "count(*) FILTER (kept.micro_batch = closed_by) AS own, "
             "bool_and(NOT closed.is_there OR (kept.landed_at IS NOT DISTINCT FROM closed.landed_at "
             f"AND kept.label IS NOT DISTINCT FROM closed.label)) AS same FROM ({closed}) AS closed "
@@ -162,13 +162,13 @@ class ReplayedLetters:
             "closed, but its row has another landing time, key or headers": ("times = 1 AND NOT same", "''"),
         }
         found = [
-            (what, f"SELECT source, position, {text} AS text FROM ({counted}) WHERE {condition}")  # noqa: S608
+            (what, f"SELECT source, position, {text} AS text FROM ({counted}) WHERE {condition}")
             for what, (condition, text) in faults.items()
         ]
         found.append(
             (
                 "open or parked, but in bronze",
-                f"SELECT source, position, coalesce(outcome, 'not replayed') AS text FROM {LETTERS} AS dead "  # noqa: S608
+                f"SELECT source, position, coalesce(outcome, 'not replayed') AS text FROM {LETTERS} AS dead "
                 f"WHERE outcome IS DISTINCT FROM '{ReplayOutcome.CLOSED}' AND EXISTS (FROM {ROWS} AS kept "
                 "WHERE kept.source = dead.source AND (kept.position = dead.position "
                 f"OR {_IS_BATCH}))",
@@ -177,7 +177,7 @@ class ReplayedLetters:
         found.append(
             (
                 "in a micro-batch of a replay, but of no dead letter that it closed",
-                f"SELECT source, position, 'micro-batch ' || micro_batch AS text FROM {ROWS} AS kept WHERE replayed "  # noqa: S608
+                f"SELECT source, position, 'micro-batch ' || micro_batch AS text FROM {ROWS} AS kept WHERE replayed "
                 f"AND NOT EXISTS (FROM ({closed}) AS closed WHERE closed.source = kept.source "
                 "AND closed.position = kept.position AND closed_by = kept.micro_batch) "
                 f"AND NOT EXISTS (FROM ({batches}) AS batch WHERE batch.source = kept.source "
@@ -191,7 +191,7 @@ class ReplayedLetters:
         return [
             (
                 "of a replay, but of no batch that it closed",
-                f"SELECT source, position, 'micro-batch ' || micro_batch AS text FROM {LETTERS} AS dead "  # noqa: S608
+                f"SELECT source, position, 'micro-batch ' || micro_batch AS text FROM {LETTERS} AS dead "
                 f"WHERE letter > 1 AND NOT EXISTS (FROM {ATTEMPTS} AS batch WHERE {_CLOSED} AND salvaged IS NOT NULL "
                 "AND batch.source = dead.source AND batch.micro_batch = dead.micro_batch "
                 "AND dead.position <= salvaged)",
@@ -204,23 +204,23 @@ class ReplayedLetters:
         key = f"{by.format('source')} AS place, micro_batch"
         counts = ("units", "bronze", "rescued")
         held = (
-            f"SELECT {key}, count(*) AS units, count(*) FILTER (in_bronze) AS bronze, "  # noqa: S608
+            f"SELECT {key}, count(*) AS units, count(*) FILTER (in_bronze) AS bronze, "
             f"sum(rescued)::BIGINT AS rescued FROM ("
             f"SELECT source, micro_batch, true AS in_bronze, rescued FROM {ROWS} WHERE replayed "
             f"UNION ALL SELECT source, micro_batch, false, 0 FROM {LETTERS} WHERE letter > 1) GROUP BY ALL"
         )
         attempted = (
-            f"SELECT {key}, min(source) AS first, min(replay) AS replay, max(replay) AS last "  # noqa: S608
+            f"SELECT {key}, min(source) AS first, min(replay) AS replay, max(replay) AS last "
             f"FROM {ATTEMPTS} GROUP BY ALL"
         )
         booked = (
-            f"SELECT {key}, count(*) AS times, any_value(source) AS source, any_value(replay) AS replay, "  # noqa: S608
+            f"SELECT {key}, count(*) AS times, any_value(source) AS source, any_value(replay) AS replay, "
             f"any_value(size) AS size, any_value(units) AS units, any_value(bronze) AS bronze, "
             f"any_value(rescued) AS rescued, "
             f"any_value(dead_letters) AS dead, any_value(closed) AS closed FROM {BOOKED} GROUP BY ALL"
         )
         of_letters, of_attempts = (
-            f"SELECT place, micro_batch, map(list(codes), list(rows)) AS counts FROM ("  # noqa: S608
+            f"SELECT place, micro_batch, map(list(codes), list(rows)) AS counts FROM ("
             f"SELECT {key}, {codes} AS codes, count(*) AS rows FROM {table} WHERE {where} GROUP BY ALL) GROUP BY ALL"
             for codes, table, where in (
                 ("codes", LETTERS, "letter > 1"),
@@ -260,11 +260,11 @@ class ReplayedLetters:
                 "attempts": of_attempts,
             }.items()
         )
-        keys = " UNION ".join(f"SELECT place, micro_batch FROM ({rows})" for rows in (booked, held, attempted))  # noqa: S608
+        keys = " UNION ".join(f"SELECT place, micro_batch FROM ({rows})" for rows in (booked, held, attempted))
         return [
             (
                 "wrong counts of a replay",
-                f"SELECT source, position, text FROM (SELECT keys.place AS source, NULL AS position, "  # noqa: S608
+                f"SELECT source, position, text FROM (SELECT keys.place AS source, NULL AS position, "
                 f"'micro-batch ' || keys.micro_batch || ': ' || {text} AS text FROM ({keys}) AS keys {joins} "
                 f"WHERE keys.micro_batch IS NULL OR {self._proven.is_beyond('keys.micro_batch')}) "
                 "WHERE text IS NOT NULL",
@@ -274,7 +274,7 @@ class ReplayedLetters:
     def fetch_first(self, rows: str, most: int) -> tuple[int, list[tuple[str | None, int | None, str]]]:
         """Return the number of rows with a fault, and the first `most` rows."""
         return self._session.fetch_first(
-            f"SELECT source, position, text FROM ({rows})",  # noqa: S608
+            f"SELECT source, position, text FROM ({rows})",
             "source, position, text",
             most,
         )

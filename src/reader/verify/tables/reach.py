@@ -31,11 +31,11 @@ class Reach:
 
 def reach_of(session: Session, ledger: str) -> Reach:
     """Return the micro-batches in a ledger; an interrupted one may be finished after a later one."""
-    ((last,),) = session.fetch(f"SELECT max(micro_batch_id) FROM {ledger}")  # noqa: S608
+    ((last,),) = session.fetch(f"SELECT max(micro_batch_id) FROM {ledger}")
     if last is None:
         return Reach()
     lacking = session.fetch(
-        f"SELECT number FROM range({max(last - _NEAR, 0)}, {last}) AS numbers(number) "  # noqa: S608
+        f"SELECT number FROM range({max(last - _NEAR, 0)}, {last}) AS numbers(number) "
         f"ANTI JOIN {ledger} ON micro_batch_id = number ORDER BY number"
     )
     return Reach(last + 1, tuple(number for (number,) in lacking))

@@ -86,7 +86,7 @@ class Removals:
         if not self.exists:
             return
         fetch, names = self._session.fetch, self._names
-        fetch(f"CREATE OR REPLACE TABLE {_ACCOUNT} AS SELECT *, false AS is_there FROM {names.removals}")  # noqa: S608
+        fetch(f"CREATE OR REPLACE TABLE {_ACCOUNT} AS SELECT *, false AS is_there FROM {names.removals}")
         self.unfinished = unfinished(self._session, _ACCOUNT)
         if self._is_trusted and not self.unfinished:
             return
@@ -97,7 +97,7 @@ class Removals:
             * has_attempts,
         ):
             fetch(
-                f"UPDATE {_ACCOUNT} AS gone SET is_there = true FROM {table} AS held "  # noqa: S608
+                f"UPDATE {_ACCOUNT} AS gone SET is_there = true FROM {table} AS held "
                 f"WHERE gone.\"table\" = '{table}' AND held.{SOURCE} = gone.source "
                 f"AND held.{POSITION} = gone.{POSITION} {same}"
             )
@@ -125,7 +125,7 @@ class Removals:
     def _view(self, kind: str, table: str, columns: str) -> str:
         view = f"{_VIEW}{kind}"
         self._session.fetch(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT *, false AS {IS_REMOVED} FROM {CATALOG}.{table} "  # noqa: S608
+            f"CREATE OR REPLACE VIEW {view} AS SELECT *, false AS {IS_REMOVED} FROM {CATALOG}.{table} "
             f"UNION ALL BY NAME SELECT {columns} FROM {_gone(table)}"
         )
         return view
@@ -140,7 +140,7 @@ class Removals:
         view = f"{_VIEW}with_expired"
         closed = f"FROM {attempts} WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}'"
         self._session.fetch(
-            f"CREATE OR REPLACE TABLE {_EXPIRED} AS WITH closed AS (SELECT DISTINCT {SOURCE}, {POSITION}, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_EXPIRED} AS WITH closed AS (SELECT DISTINCT {SOURCE}, {POSITION}, "
             f"{LETTER} AS {ATTEMPT}, {LETTER_REASONS} AS codes {closed}), batch AS (SELECT {SOURCE}, "
             f"max({MICRO_BATCH_ID}) AS number {closed} AND {LETTER} = 1 AND {SALVAGED} IS NOT NULL GROUP BY ALL) "
             f"SELECT closed.*, CASE WHEN closed.{ATTEMPT} > 1 THEN batch.number END AS {MICRO_BATCH_ID} FROM closed "
@@ -149,7 +149,7 @@ class Removals:
         )
         is_removed = IS_REMOVED if self.exists else "false"
         self._session.fetch(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT * {f'EXCLUDE ({IS_REMOVED})' * self.exists}, "  # noqa: S608
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * {f'EXCLUDE ({IS_REMOVED})' * self.exists}, "
             f"{is_removed} AS {IS_REMOVED} FROM {letters} UNION ALL BY NAME "
             f"SELECT * EXCLUDE (codes), {_CODED} AS {REASONS}, true AS {IS_REMOVED} FROM {_EXPIRED}"
         )
@@ -173,7 +173,7 @@ class Removals:
             else:
                 ledger, counted = ledgers[table]
                 ((booked,),) = self._session.fetch(
-                    f"SELECT coalesce(sum({counted}), 0)::BIGINT FROM {ledger} WHERE micro_batch_id < {each.before}"  # noqa: S608
+                    f"SELECT coalesce(sum({counted}), 0)::BIGINT FROM {ledger} WHERE micro_batch_id < {each.before}"
                 )
                 gone = booked - self._session.count(f"{table} WHERE {MICRO_BATCH_ID} < {each.before}")
             if gone != each.rows:
@@ -184,7 +184,7 @@ class Removals:
         """Return SQL of the hashes of the rows removed from a table, by micro-batch; None without erasures."""
         if not self.exists:
             return None
-        return f"SELECT micro_batch_id AS micro_batch, rows, hash FROM {_gone(table)}"  # noqa: S608
+        return f"SELECT micro_batch_id AS micro_batch, rows, hash FROM {_gone(table)}"
 
     def erased(self) -> dict[str, int]:
         """Return the number of erased units of each source."""
@@ -193,7 +193,7 @@ class Removals:
         tables = f"'{self._names.bronze}', '{self._names.dead_letters}'"
         return dict(
             self._session.fetch(
-                f"SELECT source, count(DISTINCT {POSITION}) FROM {_ACCOUNT} "  # noqa: S608
+                f"SELECT source, count(DISTINCT {POSITION}) FROM {_ACCOUNT} "
                 f"WHERE what = '{Removal.ERASED}' AND NOT is_there AND \"table\" IN ({tables}) GROUP BY source"
             )
         )
@@ -203,7 +203,7 @@ class Removals:
         if not self.exists:
             return []
         return self._session.fetch(
-            f'SELECT "table", sum(rows)::BIGINT FROM {_ACCOUNT} '  # noqa: S608
+            f'SELECT "table", sum(rows)::BIGINT FROM {_ACCOUNT} '
             f"WHERE NOT is_there AND what = '{Removal.ERASED}' GROUP BY ALL ORDER BY ALL"
         )
 
@@ -212,7 +212,7 @@ class Removals:
         if not self.exists:
             return []
         return self._session.fetch(
-            f"SELECT \"table\", count(*), list(source || ', position ' || {POSITION})[:5] "  # noqa: S608
+            f"SELECT \"table\", count(*), list(source || ', position ' || {POSITION})[:5] "
             f"FROM {_ACCOUNT} WHERE is_there GROUP BY ALL ORDER BY ALL"
         )
 
@@ -220,14 +220,14 @@ class Removals:
 def unfinished(session: Session, account: str) -> list[str]:
     """Return the ids of unfinished erasures; `account` is the table of removals, or SQL of its rows."""
     rows = session.fetch(
-        f"SELECT {REQUEST} FROM {account} "  # noqa: S608
+        f"SELECT {REQUEST} FROM {account} "
         f"GROUP BY {REQUEST} HAVING NOT bool_or(what = '{Removal.COMPLETE}') ORDER BY ALL"
     )
     return [request for (request,) in rows]
 
 
 def _gone(table: str) -> str:
-    return f"(SELECT * FROM {_ACCOUNT} WHERE NOT is_there AND \"table\" = '{table}')"  # noqa: S608
+    return f"(SELECT * FROM {_ACCOUNT} WHERE NOT is_there AND \"table\" = '{table}')"
 
 
 def not_removed(session: Session, table: str) -> str:

@@ -75,20 +75,20 @@ class Replays:
         fetch = self._session.fetch
         beyond = f"micro_batch NOT IN (FROM {KNOWN})"
         ((self.attempts, newest),) = fetch(
-            f"SELECT count(*), epoch(max(ingested_at) FILTER ({beyond})) FROM {ATTEMPTS}"  # noqa: S608
+            f"SELECT count(*), epoch(max(ingested_at) FILTER ({beyond})) FROM {ATTEMPTS}"
         )
         if newest is not None:
             # Either its rows are in bronze, or nothing was appended yet and the dead letters are unchanged.
             fetch(
-                f"UPDATE {ATTEMPTS} SET made = micro_batch IN (SELECT {MICRO_BATCH_ID} FROM {self._tables.bronze} "  # noqa: S608
+                f"UPDATE {ATTEMPTS} SET made = micro_batch IN (SELECT {MICRO_BATCH_ID} FROM {self._tables.bronze} "
                 f"WHERE {MICRO_BATCH_ID} NOT IN (FROM {KNOWN})) WHERE {beyond}"
             )
         fetch(
-            f"CREATE OR REPLACE TABLE {BATCHES} AS SELECT micro_batch FROM {BOOKED} WHERE micro_batch IS NOT NULL "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {BATCHES} AS SELECT micro_batch FROM {BOOKED} WHERE micro_batch IS NOT NULL "
             f"UNION SELECT micro_batch FROM {ATTEMPTS} WHERE micro_batch IS NOT NULL"
         )
         fetch(
-            f"CREATE OR REPLACE TABLE {STATES} AS SELECT source, position, letter, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {STATES} AS SELECT source, position, letter, "
             f"arg_max(outcome, attempt) AS outcome FROM {ATTEMPTS} WHERE made GROUP BY ALL"
         )
         return None if newest is None else float(newest)
@@ -101,7 +101,7 @@ class Replays:
         return {
             source: (units, changed)
             for source, units, changed in self._session.fetch(
-                "SELECT batch.source, max(salvaged + (rest.source IS NOT NULL)::BIGINT)::BIGINT, "  # noqa: S608
+                "SELECT batch.source, max(salvaged + (rest.source IS NOT NULL)::BIGINT)::BIGINT, "
                 f"bool_or({CHANGED}) FROM {ATTEMPTS} AS batch LEFT JOIN "
                 f"(SELECT DISTINCT {SOURCE} AS source, {POSITION} AS position FROM {self._tables.dead_letters} "
                 f"WHERE {ATTEMPT} > 1) AS rest ON rest.source = batch.source AND rest.position = batch.salvaged "
@@ -112,7 +112,7 @@ class Replays:
 
     def landed_as_it_is(self) -> str:
         """Return SQL that is true if a bronze row has the values of the landed bytes at its place."""
-        closed = f"SELECT 1 FROM {ATTEMPTS} AS attempt WHERE attempt.source = {SOURCE} AND outcome = 'closed' AND "  # noqa: S608
+        closed = f"SELECT 1 FROM {ATTEMPTS} AS attempt WHERE attempt.source = {SOURCE} AND outcome = 'closed' AND "
         return (
             f"NOT EXISTS ({closed} salvaged IS NOT NULL) "
             f"AND NOT EXISTS ({closed} {CHANGED} AND attempt.position = {POSITION})"
@@ -129,11 +129,11 @@ class Replays:
         columns = f"{REPLAY}, {CLOSED}" if REPLAY in known else f"NULL::BIGINT AS {REPLAY}, NULL AS {CLOSED}"
         where = f"{REPLAY} IS NOT NULL" if REPLAY in known else "false"
         fetch(
-            f"CREATE OR REPLACE TABLE {BOOKED} AS SELECT source, {columns}, micro_batch_id AS micro_batch, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {BOOKED} AS SELECT source, {columns}, micro_batch_id AS micro_batch, "
             f"size, units, bronze, dead_letters, {drift} FROM {ledger} WHERE {where}"
         )
         fetch(
-            f"CREATE OR REPLACE TABLE {KNOWN} AS SELECT DISTINCT micro_batch_id AS micro_batch FROM {ledger} "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {KNOWN} AS SELECT DISTINCT micro_batch_id AS micro_batch FROM {ledger} "
             "WHERE micro_batch_id IS NOT NULL"
         )
         self.booked = self._session.count(BOOKED)
@@ -160,5 +160,5 @@ class Replays:
         self._session.fetch(f"CREATE OR REPLACE TABLE {ATTEMPTS} ({', '.join(columns)})")
         if self.has_table:
             self._session.fetch(
-                f"INSERT INTO {ATTEMPTS} SELECT {', '.join(columns.values())} FROM {self._tables.attempts}"  # noqa: S608
+                f"INSERT INTO {ATTEMPTS} SELECT {', '.join(columns.values())} FROM {self._tables.attempts}"
             )

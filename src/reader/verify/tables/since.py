@@ -34,27 +34,27 @@ def since_views(
     names = qualified(names)
     beyond = proven.is_beyond(MICRO_BATCH_ID)
     tables = [names.bronze, names.dead_letters, *[names.attempts] * has_attempts]
-    sources = [f"SELECT {SOURCE} AS source FROM {table} WHERE {beyond}" for table in tables]  # noqa: S608
+    sources = [f"SELECT {SOURCE} AS source FROM {table} WHERE {beyond}" for table in tables]
     booked = proven.is_beyond("micro_batch_id")
     if of_topic:  # a source is a message, and the ledger has ranges of messages
         known = _within(names.ledger, f"{_landed(session, names)} NOT {booked}")
     else:
-        sources.append(f"SELECT source FROM {names.ledger} WHERE {booked}")  # noqa: S608
-        known = f"source IN (SELECT source FROM {names.ledger} WHERE NOT {booked})"  # noqa: S608
+        sources.append(f"SELECT source FROM {names.ledger} WHERE {booked}")
+        known = f"source IN (SELECT source FROM {names.ledger} WHERE NOT {booked})"
     fetch = session.fetch
     fetch(
-        f"CREATE OR REPLACE TABLE {_AGAIN} AS WITH _new AS ({' UNION ALL '.join(sources)}) "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {_AGAIN} AS WITH _new AS ({' UNION ALL '.join(sources)}) "
         f"SELECT DISTINCT source FROM _new WHERE {known}"
     )
-    again = f"SELECT source FROM {_AGAIN}"  # noqa: S608
+    again = f"SELECT source FROM {_AGAIN}"
     if has_attempts:
         # Data that was landed again in place of an unreadable file differs from the ledger.
         codes = "|".join(sorted(NOT_READ))
         fetch(
-            f"INSERT INTO {_AGAIN} SELECT DISTINCT {SOURCE} FROM {names.attempts} "  # noqa: S608
+            f"INSERT INTO {_AGAIN} SELECT DISTINCT {SOURCE} FROM {names.attempts} "
             f"WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}' AND regexp_matches({LETTER_REASONS}, '\\b({codes})\\b')"
         )
-        again += f" UNION ALL SELECT {SOURCE} FROM {names.attempts} WHERE {beyond}"  # noqa: S608
+        again += f" UNION ALL SELECT {SOURCE} FROM {names.attempts} WHERE {beyond}"
     views = {}
     for name, table in (
         ("bronze", names.bronze),
@@ -63,7 +63,7 @@ def since_views(
     ):
         views[name] = f"{_VIEW}{name}"
         fetch(
-            f"CREATE OR REPLACE VIEW {views[name]} AS SELECT * FROM {table} WHERE {beyond} "  # noqa: S608
+            f"CREATE OR REPLACE VIEW {views[name]} AS SELECT * FROM {table} WHERE {beyond} "
             f"UNION ALL SELECT * FROM {table} WHERE NOT {beyond} AND {SOURCE} IN ({again})"
         )
     return replace(names, **views)
@@ -72,7 +72,7 @@ def since_views(
 def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
     """Create a table of the landed files with rows since the proof; return its name. `tables` are the views."""
     session.fetch(
-        f"CREATE OR REPLACE TABLE {_SINCE} AS SELECT source FROM {tables.ledger} "  # noqa: S608
+        f"CREATE OR REPLACE TABLE {_SINCE} AS SELECT source FROM {tables.ledger} "
         f"WHERE {proven.is_beyond('micro_batch_id')} UNION SELECT source FROM {_AGAIN} "
         f"UNION SELECT {SOURCE} FROM {tables.dead_letters} UNION SELECT {SOURCE} FROM {tables.bronze}"
     )
@@ -82,7 +82,7 @@ def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
 def messages_again(session: Session) -> list[tuple[int, int]]:
     """Return partition and offset of old messages with new rows."""
     rows = session.fetch(
-        f"SELECT DISTINCT split_part(source, '/', -2)::INTEGER, split_part(source, '/', -1)::BIGINT FROM {_AGAIN} "  # noqa: S608
+        f"SELECT DISTINCT split_part(source, '/', -2)::INTEGER, split_part(source, '/', -1)::BIGINT FROM {_AGAIN} "
         "WHERE regexp_matches(source, ?) ORDER BY ALL",
         [r"^.+/\d+/\d{19}$"],
     )
@@ -99,7 +99,7 @@ def _within(ledger: str, condition: str) -> str:
     partition, booked = _PARTITION.format("source"), _PARTITION.format("booked.source")
     end = f"{booked} || '/' || lpad(booked.etag, 19, '0')"
     return (
-        f"source IN (SELECT message.source FROM (SELECT source, {partition} AS part FROM _new) AS message "  # noqa: S608
+        f"source IN (SELECT message.source FROM (SELECT source, {partition} AS part FROM _new) AS message "
         f"ASOF JOIN (SELECT source, {booked} AS part, {end} AS behind FROM {ledger} AS booked "
         f"WHERE {condition}) AS old ON old.part = message.part AND message.source >= old.source "
         "WHERE message.source < old.behind)"

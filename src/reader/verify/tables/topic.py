@@ -29,7 +29,7 @@ from reader.views import MEMORY
 _UNITS = f"{MEMORY}.main.verify_topic_units"
 _RANGES = f"{MEMORY}.main.verify_topic_ranges"
 _MESSAGES = f"{MEMORY}.main.verify_topic_messages"
-_REACH = f"SELECT part, place, max(behind) OVER (PARTITION BY part ORDER BY place) AS reach FROM {_RANGES}"  # noqa: S608
+_REACH = f"SELECT part, place, max(behind) OVER (PARTITION BY part ORDER BY place) AS reach FROM {_RANGES}"
 _WITH_REACH = (
     f"{_UNITS} AS unit ASOF LEFT JOIN ({_REACH}) AS booked ON unit.part = booked.part AND unit.place >= booked.place"
 )
@@ -93,7 +93,7 @@ class TablesOfTopic:
         self.recovered = replays.recovered()
         there = {table: not_removed(self._session, table) for table in (tables.bronze, tables.dead_letters)}
         fetch(
-            f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "  # noqa: S608
+            f"CREATE OR REPLACE TABLE {_UNITS} AS SELECT {self._place(SOURCE)}, {POSITION} AS position, "
             f"{INGESTED_AT} AS ingested_at, NULL AS codes, NULL AS raw_hash, "
             f"{rescued_of(self._session, tables.bronze)}::BIGINT AS rescued, "
             f"{label_of(self._session, tables.bronze)} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
@@ -106,8 +106,7 @@ class TablesOfTopic:
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(
-            f"SELECT epoch(max(ingested_at)) FROM {_WITH_REACH} "  # noqa: S608
-            f"WHERE micro_batch NOT IN (FROM {KNOWN}) OR {_IS_BEYOND}"
+            f"SELECT epoch(max(ingested_at)) FROM {_WITH_REACH} WHERE micro_batch NOT IN (FROM {KNOWN}) OR {_IS_BEYOND}"
         )
         return attempted if newest is None else max(float(newest), attempted or 0.0)
 
@@ -117,7 +116,7 @@ class TablesOfTopic:
         for _ in range(_TRIES):
             self.accounted = self._accounted()
             self._session.fetch(
-                f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "  # noqa: S608
+                f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "
                 "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
                 f"list_sum(map_values(discarded))::BIGINT AS discarded, "
                 f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
@@ -131,7 +130,7 @@ class TablesOfTopic:
     def totals(self) -> tuple[int, int]:
         """Return the number of bronze rows, and of dead letters that are not closed."""
         ((bronze, dead),) = self._session.fetch(
-            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live) FROM {_UNITS}"  # noqa: S608
+            f"SELECT count(*) FILTER (codes IS NULL), count(codes) FILTER (live) FROM {_UNITS}"
         )
         return bronze, dead
 
@@ -139,7 +138,7 @@ class TablesOfTopic:
         """Return the number of rows of the tables, and of the ledger, from other topics or other partitions."""
         rows, ranges = (
             self._session.fetch(
-                f"SELECT count(*) FROM {table} WHERE part IS NULL OR NOT list_contains(?::INTEGER[], part)",  # noqa: S608
+                f"SELECT count(*) FROM {table} WHERE part IS NULL OR NOT list_contains(?::INTEGER[], part)",
                 [list(partitions)],
             )
             for table in (_UNITS, _RANGES)
@@ -150,7 +149,7 @@ class TablesOfTopic:
         """Return the SHA-256 of the bytes of dead letters that contain them, by message and position."""
         found: dict[tuple[int, int], dict[int, list[str | None]]] = {}
         for part, at, position, raw_hash in self._session.fetch(
-            f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND landed "  # noqa: S608
+            f"SELECT part, place, position, raw_hash FROM {_UNITS} WHERE codes IS NOT NULL AND landed "
             "AND is_there AND part IS NOT NULL "
             f"AND {HAS_BYTES} AND NOT contains(codes, 'absent')"
         ):
@@ -162,7 +161,7 @@ class TablesOfTopic:
         return {
             (part, at): is_open
             for part, at, is_open in self._session.fetch(
-                f"SELECT part, place, bool_or(live) FROM {_UNITS} "  # noqa: S608
+                f"SELECT part, place, bool_or(live) FROM {_UNITS} "
                 f"WHERE codes = '{Reason.BATCH_TOO_LARGE}' AND landed AND part IS NOT NULL GROUP BY ALL"
             )
         }
@@ -170,7 +169,7 @@ class TablesOfTopic:
     def having_rows(self, partition: int, offsets: Collection[int]) -> set[int]:
         """Return the messages at some offsets that have rows in the tables."""
         rows = self._session.fetch(
-            f"SELECT DISTINCT place FROM {_UNITS} WHERE part = ? AND place BETWEEN ? AND ? "  # noqa: S608
+            f"SELECT DISTINCT place FROM {_UNITS} WHERE part = ? AND place BETWEEN ? AND ? "
             "AND place IN (SELECT unnest(?::BIGINT[]))",
             [partition, min(offsets), max(offsets), list(offsets)],
         )
@@ -186,13 +185,13 @@ class TablesOfTopic:
 
     def counted(self) -> int:
         """Return the number of units that were stored."""
-        ((units,),) = self._session.fetch(f"SELECT coalesce(sum(units), 0)::BIGINT FROM {_MESSAGES}")  # noqa: S608
+        ((units,),) = self._session.fetch(f"SELECT coalesce(sum(units), 0)::BIGINT FROM {_MESSAGES}")
         return int(units)
 
     def missing(self, partition: int) -> ListedUnits:
         """Return the units of messages that are in no table."""
         return self._listed(
-            f"SELECT place, unnest(range(units)) AS position FROM {_MESSAGES} WHERE part = ? EXCEPT "  # noqa: S608
+            f"SELECT place, unnest(range(units)) AS position FROM {_MESSAGES} WHERE part = ? EXCEPT "
             f"SELECT place, position FROM {_UNITS} WHERE part = ? AND live",
             [partition, partition],
         )
@@ -204,7 +203,7 @@ class TablesOfTopic:
         """
         read = " OR ".join(f"place >= {first} AND place < {end}" for first, end in spans) or "false"
         return self._listed(
-            "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "  # noqa: S608
+            "SELECT place, position FROM (SELECT unit.place, unit.position, count(*) AS times, "
             "any_value(message.units) AS units, bool_or(contains(unit.codes, 'absent')) AS absent "
             f"FROM {_UNITS} AS unit LEFT JOIN {_MESSAGES} "
             "AS message USING (part, place) WHERE part = ? AND live GROUP BY unit.place, unit.position) "
@@ -216,7 +215,7 @@ class TablesOfTopic:
     def mislabelled(self, partition: int) -> ListedUnits:
         """Return rows whose key or headers differ from the message."""
         return self._listed(
-            f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "  # noqa: S608
+            f"SELECT unit.place, unit.position FROM {_UNITS} AS unit JOIN {_MESSAGES} AS message USING (part, place) "
             "WHERE part = ? AND unit.is_there AND unit.label IS DISTINCT FROM message.label "
             "AND unit.position IS NOT NULL",
             [partition],
@@ -225,7 +224,7 @@ class TablesOfTopic:
     def unbooked(self, partition: int) -> ListedUnits:
         """Return rows that are in no range of the ledger."""
         return self._listed(
-            f"SELECT unit.place, position FROM {_WITH_REACH} WHERE unit.part = ? AND {_IS_BEYOND}",  # noqa: S608
+            f"SELECT unit.place, position FROM {_WITH_REACH} WHERE unit.part = ? AND {_IS_BEYOND}",
             [partition],
         )
 
@@ -234,7 +233,7 @@ class TablesOfTopic:
         return [
             (at, behind)
             for at, behind in self._session.fetch(
-                f"SELECT place, behind FROM {_RANGES} WHERE part = ? ORDER BY place, behind",  # noqa: S608
+                f"SELECT place, behind FROM {_RANGES} WHERE part = ? ORDER BY place, behind",
                 [partition],
             )
         ]
@@ -242,8 +241,7 @@ class TablesOfTopic:
     def micro_batches(self, partition: int, first: int, end: int) -> tuple[int, int]:
         """Return the first and the last micro-batch with messages in a range of offsets; 0 without messages."""
         ((low, high),) = self._session.fetch(
-            f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} "  # noqa: S608
-            "WHERE part = ? AND place < ? AND behind > ?",
+            f"SELECT min(micro_batch), max(micro_batch) FROM {_RANGES} WHERE part = ? AND place < ? AND behind > ?",
             [partition, end, first],
         )
         return low or 0, high or 0
@@ -252,7 +250,7 @@ class TablesOfTopic:
         """Return the ranges of the ledger with discarded values that have offsets within `spans`, sorted."""
         read = " OR ".join(f"(place < {end} AND behind > {first})" for first, end in spans) or "false"
         rows = self._session.fetch(
-            f"SELECT place, behind, coalesce(bronze, 0), discarded FROM {_RANGES} "  # noqa: S608
+            f"SELECT place, behind, coalesce(bronze, 0), discarded FROM {_RANGES} "
             f"WHERE part = ? AND discarded > 0 AND ({read}) ORDER BY ALL",
             [partition],
         )
@@ -264,20 +262,20 @@ class TablesOfTopic:
         A row counts for the range that begins last before it: another check reports ranges that overlap.
         """
         dead: dict[int, dict[str, int]] = {}
-        begun = f"(SELECT part, place, max(behind) AS behind FROM {_RANGES} WHERE part = ? GROUP BY ALL)"  # noqa: S608
+        begun = f"(SELECT part, place, max(behind) AS behind FROM {_RANGES} WHERE part = ? GROUP BY ALL)"
         held = (
-            f"(SELECT begun.place, codes, rescued FROM {_UNITS} AS unit ASOF JOIN {begun} AS begun "  # noqa: S608
+            f"(SELECT begun.place, codes, rescued FROM {_UNITS} AS unit ASOF JOIN {begun} AS begun "
             "ON unit.part = begun.part AND unit.place >= begun.place WHERE landed AND unit.place < behind)"
         )
         new = f"(FROM {_RANGES} WHERE part = ? AND is_new)"
         for at, codes, count in self._session.fetch(
-            f"SELECT place, codes, count(*) FROM {held} SEMI JOIN {new} USING (place) "  # noqa: S608
+            f"SELECT place, codes, count(*) FROM {held} SEMI JOIN {new} USING (place) "
             "WHERE codes IS NOT NULL GROUP BY ALL",
             [partition, partition],
         ):
             dead.setdefault(at, {})[codes] = count
         rows = self._session.fetch(
-            "WITH counts AS (SELECT place, count(*) AS rows, count(*) FILTER (codes IS NULL) AS bronze, "  # noqa: S608
+            "WITH counts AS (SELECT place, count(*) AS rows, count(*) FILTER (codes IS NULL) AS bronze, "
             f"sum(rescued)::BIGINT AS rescued FROM {held} GROUP BY place) "
             "SELECT booked.place, any_value(booked.units), any_value(booked.bronze), any_value(booked.dead_letters), "
             "any_value(booked.rescued), coalesce(any_value(counts.rows), 0), coalesce(any_value(counts.bronze), 0), "
@@ -296,7 +294,7 @@ class TablesOfTopic:
 
     def _listed(self, query: str, parameters: list[Any]) -> ListedUnits:
         rows = self._session.fetch(
-            f"WITH found AS ({query}) SELECT count(*), list(CASE WHEN position = 0 THEN place::VARCHAR "  # noqa: S608
+            f"WITH found AS ({query}) SELECT count(*), list(CASE WHEN position = 0 THEN place::VARCHAR "
             f"ELSE format('{{}}[{{}}]', place, position) END ORDER BY place, position)[:{SHOWN_EXAMPLES}] FROM found",
             parameters,
         )
