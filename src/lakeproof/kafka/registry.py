@@ -46,9 +46,14 @@ class Registry:
             raise self._refused(status, found)
 
     def register(self, contract: Contract) -> int:
-        """Register a contract unless it is registered, and return its id. New subjects are BACKWARD compatible."""
+        """Register a contract unless it is registered, and return its id.
+
+        New subjects are BACKWARD compatible, unless their compatibility was set in advance.
+        """
         subject = quote(self.subject, safe="")
         status, found = self._ask("GET", f"/subjects/{subject}/versions")
+        if status == HTTPStatus.NOT_FOUND:
+            status, found = self._ask("GET", f"/config/{subject}")
         if status == HTTPStatus.NOT_FOUND:
             status, found = self._ask("PUT", f"/config/{subject}", {"compatibility": _COMPATIBILITY})
         if status != HTTPStatus.OK:

@@ -90,6 +90,12 @@ def test_the_compatibility_of_an_existing_subject_is_its_operators(registry: Reg
     assert ask(registry, "GET", f"/config/{subject.subject}")["compatibilityLevel"] == "NONE"
 
 
+def test_the_compatibility_that_was_set_in_advance_stays(registry: RegistryServer, subject: Registry) -> None:
+    ask(registry, "PUT", f"/config/{subject.subject}", {"compatibility": "FULL"})
+    assert subject.register(CONTRACT)
+    assert ask(registry, "GET", f"/config/{subject.subject}")["compatibilityLevel"] == "FULL"
+
+
 def test_a_registry_that_is_away() -> None:
     settings = RegistrySettings(url=f"http://127.0.0.1:{free_port()}", username="u", password=SecretStr("secret"))
     away = Registry(settings, "t")
