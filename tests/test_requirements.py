@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from tests.selection import first_by_default
 from tests.test_house import PROGRAMS, REQUIREMENTS, ROOT, pinned
 
 _START = """
@@ -87,6 +88,7 @@ def test_each_module_of_a_program_can_be_imported(image: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("image", "command", "expected"),
     [
@@ -107,13 +109,15 @@ def test_it_runs_on_folders(image: str, command: str, expected: int, tmp_path: P
 
 @pytest.mark.parametrize(
     ("image", "command"),
-    [
-        ("producer", "producer events --data-sink s3 --batches 1"),
-        ("producer", "lakeproof doctor --for producer"),
-        ("reader", "reader summary events"),
-        ("reader", "lakeproof doctor --for reader"),
-        ("consumer", "lakeproof doctor --for consumer"),
-    ],
+    first_by_default(
+        [
+            ("producer", "producer events --data-sink s3 --batches 1"),
+            ("producer", "lakeproof doctor --for producer"),
+            ("reader", "reader summary events"),
+            ("reader", "lakeproof doctor --for reader"),
+            ("consumer", "lakeproof doctor --for consumer"),
+        ]
+    ),
 )
 def test_it_reaches_for_s3(image: str, command: str, tmp_path: Path) -> None:
     done = program(image, command, tmp_path, **on_closed_s3())
