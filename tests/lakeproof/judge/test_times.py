@@ -49,12 +49,13 @@ def judged(form: TimeForm, tokens: Sequence[str]) -> list[Any]:
     ]
 
 
-def differences(contract: Contract, units: Sequence[bytes], rows: pa.Table, found: Any) -> list[str]:
-    positions = [position for each in found for position in each.good.positions.to_pylist()]
+def differences(contract: Contract, units: Sequence[bytes], rows: pa.Table, judged: Any) -> list[str]:
+    positions = [position for each in judged for position in each.good.positions.to_pylist()]
     for name, column in {"_source": ["a"] * len(positions), "_position": positions}.items():
         rows = rows.append_column(name, pa.array(column))
     rows = rows.append_column("_contract_version", pa.array(["1"] * len(positions), pa.string()))
-    return list(Sample({"1": contract}, rows).differences("a", dict(enumerate(units))))
+    found = Sample({"1": contract}, rows).compare("a", dict(enumerate(units)))
+    return found.wrong + found.missing
 
 
 def micros(at: datetime) -> int:
