@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 
-from lakeproof.addresses import as_uri, landing_address
+from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import UsageError
 from lakeproof.gold.model import Kind, Product
@@ -153,7 +153,7 @@ def with_landing(
         if len(set(streams)) > 1:
             raise UsageError("--source is the address of one stream.", "Run the command for each.")
         try:
-            update["source"] = as_uri(landing_address(source))
+            update["source"] = as_uri(folder_or_address(source))
         except UsageError as error:
             raise UsageError(f"--source: {error.message}", error.hint) from None
     if starting_files:
@@ -170,7 +170,7 @@ def _check_scheme(settings: Settings, data_source: DataSource | None, streams: S
     scheme = {None: "", DataSource.LOCAL: "file://", DataSource.S3: "s3://"}[data_source]
     for stream in streams:
         location = settings.landing.source or landing_of_contract(settings, stream).location
-        uri = as_uri(landing_address(location)) if location else settings.landing.uri
+        uri = as_uri(folder_or_address(location)) if location else settings.landing.uri
         if not uri.startswith(scheme):
             example = "s3://BUCKET/PREFIX" if data_source is DataSource.S3 else "a folder"
             raise UsageError(

@@ -68,13 +68,11 @@ def folder_or_address(text: str) -> str:
     return text
 
 
-def landing_address(text: str) -> str:
-    """Check a folder or an address of landed files, whose slashes a landing zone merges and S3 does not."""
-    address = folder_or_address(text)
-    if address.startswith("s3://") and "//" in address.removeprefix("s3://").rstrip("/"):
-        merged = "/".join(part for part in address.removeprefix("s3://").split("/") if part)
-        raise UsageError(f"{text} has a folder without a name: S3 does not merge slashes.", f"Use s3://{merged}")
-    return address
+def with_merged_slashes(uri: str) -> str:
+    """Return the URI of a landing zone as all programs use it: keys of S3 with an empty part are other keys."""
+    if not uri.startswith("s3://"):
+        return uri
+    return "s3://" + "/".join(part for part in uri.removeprefix("s3://").split("/") if part)
 
 
 def web_address(text: str) -> str:

@@ -11,7 +11,6 @@ from lakeproof.addresses import (
     encoded,
     folder,
     folder_or_address,
-    landing_address,
     sqlalchemy_uri,
     sqlite_path,
     sqlite_uri,
@@ -81,14 +80,6 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["s3://bucket", "s3://bucket/a/b/", "file:///folder", "file:///a%20b"])
 def test_an_address_stays_as_it_is(text: str) -> None:
     assert folder_or_address(text) == text
-
-
-@pytest.mark.parametrize("text", ["s3://a//b", "s3://a/b//c/"])
-def test_landed_files_are_in_no_folder_without_a_name(text: str) -> None:
-    assert folder_or_address(text) == text  # tables are written and read by the same key
-    with pytest.raises(UsageError) as refused:
-        landing_address(text)
-    assert refused.value.hint == f"Use {text.rstrip('/').replace('a//', 'a/').replace('b//', 'b/')}"
 
 
 def test_postgres_has_timeouts_unless_the_address_sets_them() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakeproof.addresses import as_uri, landing_address
+from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.contracts import contract_text
 from lakeproof.errors import UsageError
 from lakeproof.settings import load_settings
@@ -42,7 +42,7 @@ def move(
 
     settings = load_settings()
     if source:
-        landing = settings.landing.model_copy(update={"source": as_uri(landing_address(source))})
+        landing = settings.landing.model_copy(update={"source": as_uri(folder_or_address(source))})
         settings = settings.model_copy(update={"landing": landing})
     contract_text(settings.contracts, stream)
     check_tables(settings)

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from lakeproof.addresses import as_uri, folder_or_address, sqlite_path
+from lakeproof.addresses import as_uri, folder_or_address, sqlite_path, with_merged_slashes
 from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.landing.selection import EVERYTHING, Ignored, Selection
 from lakeproof.settings import S3Settings, Settings
@@ -164,9 +164,7 @@ def zone_at(uri: str, s3: S3Settings) -> LandingZone:
     """Return the landing zone at an address, with links and ``..`` resolved."""
     if scheme_of(uri) == "file":
         return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), s3)
-    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-    parts = [part for part in prefix.split("/") if part]
-    return LandingZone("/".join([f"s3://{bucket}", *parts]), s3)
+    return LandingZone(with_merged_slashes(uri), s3)
 
 
 def content_hash(content: bytes) -> str:

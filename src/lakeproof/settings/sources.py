@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from lakeproof.addresses import as_uri, landing_address, web_address
+from lakeproof.addresses import as_uri, folder_or_address, web_address
 from lakeproof.errors import UsageError
 from lakeproof.settings.checks import (
     Folder,
@@ -22,7 +22,7 @@ from lakeproof.topics import topic_name
 class LandingSettings(InHome, title="Landing zone"):
     """Where batches land, and how they are discovered and read."""
 
-    uri: Annotated[str, checked(lambda text: as_uri(landing_address(text)))] = Field(
+    uri: Annotated[str, checked(lambda text: as_uri(folder_or_address(text)))] = Field(
         default_factory=in_home("landing"),
         alias="LAKE_LANDING",
         description="landing zone, with a folder for each stream",

@@ -6,7 +6,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lakeproof.addresses import as_uri, has_host, landing_address
+from lakeproof.addresses import as_uri, folder_or_address, has_host, with_merged_slashes
 from lakeproof.errors import UsageError
 from lakeproof.settings import CLICKSTREAM, Settings
 from producer.pace import Stop
@@ -83,7 +83,7 @@ def choose_sink(
         if target:
             raise UsageError("--data-sink stdout cannot be used with --target.", "Remove one of them.")
         return kind, ""
-    uri = as_uri(landing_address(target)) if target else f"{settings.landing.uri}/{stream}"
+    uri = with_merged_slashes(as_uri(folder_or_address(target)) if target else f"{settings.landing.uri}/{stream}")
     scheme, _, rest = uri.partition("://")
     fitting = _KIND_OF_SCHEME.get(scheme)
     if fitting is None or not rest.strip("/"):

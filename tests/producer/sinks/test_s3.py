@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.landing.zone import zone_at
 from lakeproof.storage import open_storage
 
 pytestmark = pytest.mark.s3
@@ -35,6 +36,13 @@ def test_s3_and_local_hold_the_same(produce: Any, bucket: str, s3_settings: Any,
     }
     assert landed(root, s3_settings) == local
     assert len(local) == 5
+
+
+def test_batches_land_where_the_consumer_reads(produce: Any, bucket: str, s3_settings: Any) -> None:
+    root = f"s3://{bucket}//raw//landing/"
+    assert produce(*ARGUMENTS, "--data-sink", "s3", "--target", root).exit_code == 0
+    assert len(landed(f"s3://{bucket}/raw/landing", s3_settings)) == 5
+    assert len(landed(zone_at(root, s3_settings).root, s3_settings)) == 5
 
 
 def test_the_landing_zone_may_be_a_bucket(

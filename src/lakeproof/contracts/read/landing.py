@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from open_data_contract_standard.model import CustomProperty, Server
 
-from lakeproof.addresses import folder_or_address, landing_address, web_address
+from lakeproof.addresses import folder_or_address, web_address
 from lakeproof.contracts.model import Landing
 from lakeproof.contracts.read.custom_properties import LANDING, custom_values
 from lakeproof.documents.problems import ContractError, Problems, near
@@ -33,7 +33,7 @@ def read_landing(
         location = problems.read(_location, server, (_SERVERS, index))
         endpoint = server.endpointUrl
         if not is_recorded:
-            problems.read(_check_location, server, (_SERVERS, index))
+            problems.read(_check_no_glob, server, (_SERVERS, index))
             problems.read(_check_endpoint, endpoint, (_SERVERS, index, "endpointUrl"))
     for index, _ in named[1:]:
         problems.report((_SERVERS, index, "server"), f"duplicate server {LANDING!r}.", "Remove one of them.")
@@ -65,13 +65,8 @@ def _location(server: Server, place: YamlPath) -> str:
     return location
 
 
-def _check_location(server: Server, place: YamlPath) -> None:
+def _check_no_glob(server: Server, place: YamlPath) -> None:
     key, location = ("location", server.location) if server.location else ("path", server.path)
-    try:
-        if location:
-            landing_address(location)
-    except UsageError as error:
-        raise ContractError((*place, key), error.message, error.hint) from None
     if location and _GLOB.search(location):
         raise ContractError(
             (*place, key),
