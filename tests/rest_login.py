@@ -170,4 +170,5 @@ def answer_json(request: BaseHTTPRequestHandler, status: int, content: object) -
     request.send_header("Content-Type", "application/json")
     request.send_header("Content-Length", str(len(data)))
     request.end_headers()
-    request.wfile.write(data)
+    if request.command != "HEAD":  # a body would be taken for the beginning of the next answer
+        request.wfile.write(data)

@@ -82,6 +82,10 @@ def test_a_token_is_renewed_and_shared(login: LoginProxy, lake_settings: Setting
     assert open_catalog(settings).list_namespaces() == [("bronze",)]
     assert login.expired == 1
     assert login.grants == {"client_credentials": first + 1}
+    login.expire()
+    assert not open_catalog(settings).table_exists("bronze.events")  # by HEAD
+    assert open_catalog(settings).list_namespaces() == [("bronze",)]
+    assert login.expired == 2
 
 
 def test_a_login_that_is_refused_is_said_without_its_secret(login: LoginProxy, lake_settings: Settings) -> None:
