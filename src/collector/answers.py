@@ -70,3 +70,8 @@ class Refusal(Exception):  # noqa: N818 - an answer, not an error of the program
             self.headers.append((b"allow", b"POST"))
         if close:
             self.headers.append((b"connection", b"close"))
+
+
+def refusal(status: HTTPStatus, detail: str) -> Refusal:
+    """Return the refusal of a post with a fault outside of its events."""
+    return Refusal(status, detail[0].upper() + detail[1:] + ".", faults=[Fault(None, "$", detail)])

@@ -9,7 +9,7 @@ from typing import Protocol
 from backports import zstd
 from starlette.types import Receive
 
-from collector.answers import Fault, Refusal
+from collector.answers import Refusal, refusal
 from collector.budget import Share
 
 _GZIP = 31  # zlib's window bits for gzip
@@ -97,8 +97,3 @@ def too_large(limit: int, what: str) -> Refusal:
     return refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected a {what} of at most {limit} bytes; send smaller posts"
     )
-
-
-def refusal(status: HTTPStatus, detail: str) -> Refusal:
-    """Return the refusal of a post with a fault outside of its events."""
-    return Refusal(status, detail[0].upper() + detail[1:] + ".", faults=[Fault(None, "$", detail)])

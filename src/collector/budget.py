@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from collector.answers import Fault, Refusal
+from collector.answers import Refusal, refusal
 
 _RETRY_SECONDS = 1.0
 
@@ -33,11 +33,7 @@ class Share:
         budget = self._budget
         if self._taken + count > budget.limit:
             detail = f"expected a post that needs at most {budget.limit} bytes of memory; send smaller posts"
-            raise Refusal(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{detail[0].upper()}{detail[1:]}.",
-                faults=[Fault(None, "$", detail)],
-            )
+            raise refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         if budget.used + count > budget.limit:
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,

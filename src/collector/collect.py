@@ -11,8 +11,8 @@ import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from collector.answers import Accepted, Outcome, Receipt, Refusal
-from collector.body import Disconnected, read_body, refusal, unpack
+from collector.answers import Accepted, Outcome, Receipt, Refusal, refusal
+from collector.body import Disconnected, read_body, unpack
 from collector.budget import Budget, Share
 from collector.events import Events, read_events
 from collector.faults import Bounds

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from collector.answers import Fault, Refusal
-from collector.body import refusal
+from collector.answers import Fault, Refusal, refusal
 from collector.faults import Bounds, Found, find_excess, find_faults
 
 
