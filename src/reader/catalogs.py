@@ -106,7 +106,7 @@ def streams_without_contract(settings: Settings, catalog: Catalog) -> list[str]:
     """
     with catalog_errors():
         of_streams = set(catalog.tables(("ledger",))) & set(catalog.tables(("dead_letters",)))
-    return sorted(name for name in of_streams if not (settings.contracts / f"{name}.yaml").is_file())
+    return sorted(of_streams.difference(settings.streams))
 
 
 def contract_is_missing(stream: str) -> LakeproofError:

@@ -80,20 +80,16 @@ def collect(settings: Settings, names: Sequence[str]) -> Page:
     return Page(lake, datetime.now(UTC), time.monotonic() - began, version("lakeproof"), pages)
 
 
-def _known(settings: Settings) -> Sequence[str]:
-    return settings.streams
-
-
 def _with_tables(settings: Settings, catalog: Catalog) -> "Iterator[_Lake | StreamPage]":
     """Yield the streams with tables; if one has no valid contract, a page that only says so."""
-    for stream in sorted({*_known(settings), *streams_without_contract(settings, catalog)}):
+    lacking = streams_without_contract(settings, catalog)
+    for stream in sorted([*settings.streams, *lacking]):
         try:
             lake = _Lake(settings, catalog, stream)
         except UsageError as error:
             names = stream_tables(stream)
             if any(table_of(catalog, name) for name in (names.ledger, names.dead_letters, names.bronze)):
-                is_missing = not (settings.contracts / f"{stream}.yaml").is_file()
-                what = contract_is_missing(stream) if is_missing else error
+                what = contract_is_missing(stream) if stream in lacking else error
                 text = f"{what.message} {what.hint}".strip().rstrip(".")
                 yield StreamPage(stream, [Problem(text)], "", "file")
             continue

@@ -44,7 +44,7 @@ def write_report(verifications: Sequence["Verification"], report_format: ReportF
         json.dump(whole, out, ensure_ascii=False, indent=1)
         out.write("\n")
     else:
-        _print(verifications, [found for found in verifications if not found.error])
+        _print(verifications)
 
 
 def _stream_as_json(found: "Verification") -> dict[str, Any]:
@@ -78,10 +78,10 @@ def _as_json(section: "Section", result: "Result") -> dict[str, Any]:
     return told
 
 
-def _print(verifications: Sequence["Verification"], checked: Sequence["Verification"]) -> None:
+def _print(verifications: Sequence["Verification"]) -> None:
     from rich.text import Text
 
-    out = console()
+    out, checked = console(), [found for found in verifications if not found.error]
     for section in checked[0].results if checked else ():
         _print_section(out, section, {found.stream: found.results[section] for found in checked})
     for found in checked:
