@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -67,8 +66,7 @@ def main(
         if not chosen:
             continue
         proxied = any(each.part in PROXIED for each in chosen)
-        options = _options(folder / where / kind / origin, where, kind, origin, seed)
-        with Bench(replace(options, proxied=proxied)) as bench:
+        with Bench(_options(folder / where / kind / origin, where, kind, origin, seed, proxied)) as bench:
             for number, scenario in enumerate(chosen, start=1):
                 row = run_scenario(scenario, bench)
                 rows.append(row)
@@ -90,11 +88,12 @@ def main(
         raise typer.Exit(1)
 
 
-def _options(folder: Path, where: str, catalog: Catalog, origin: str, seed: int) -> Options:
+def _options(folder: Path, where: str, catalog: Catalog, origin: str, seed: int, proxied: bool) -> Options:
     """Return options; lakes in MinIO have silver's strategy `state`, so that both strategies are tried."""
     strategy = SilverStrategy.STATE if where == MINIO else SilverStrategy.MERGE
     in_minio, cluster = where != LOCAL, where == CLUSTER
-    return Options(folder, in_minio, seed, catalog=catalog, strategy=strategy, kafka=origin == KAFKA, cluster=cluster)
+    own = {"strategy": strategy, "kafka": origin == KAFKA, "cluster": cluster, "proxied": proxied}
+    return Options(folder, in_minio, seed, catalog=catalog, **own)
 
 
 if __name__ == "__main__":

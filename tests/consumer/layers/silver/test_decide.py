@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests import evolving
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
@@ -295,6 +296,14 @@ def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
     check(lake_settings)
 
 
+def fill(spark: SparkSession, settings: Settings, drain: Drain) -> None:
+    """Fill bronze and silver, twice."""
+    for first in (True, False):
+        land_some(settings, first=first)
+        drain(settings)
+        decide_all(spark, settings)
+
+
 def with_horizon(settings: Settings, folder: Path, version: str, horizon: str) -> Settings:
     """Return a lake whose contract has another horizon; `folder` is for the contract."""
     folder.mkdir()
@@ -324,10 +333,7 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, tmp_path: Path
 ) -> None:
     spark = session_of(lake_settings)
-    for first in (True, False):
-        land_some(lake_settings, first=first)
-        drain_directly(lake_settings)
-        decide_all(spark, lake_settings)
+    fill(spark, lake_settings, drain_directly)
     before = check(lake_settings)
     settings = with_horizon(lake_settings, tmp_path / "contracts", "1.2.0", "unbounded")
     catalog = open_catalog(settings)
@@ -368,10 +374,7 @@ def test_an_interrupted_rebuild_that_cannot_be_continued_starts_again(
     since: str,
 ) -> None:
     spark, lake = session_of(lake_settings), changed(lake_settings, LAKE_MAX_ROWS_PER_SILVER_MICRO_BATCH=1)
-    for first in (True, False):
-        land_some(lake, first=first)
-        drain_directly(lake)
-        decide_all(spark, lake)
+    fill(spark, lake, drain_directly)
     crash(appends)
     with pytest.raises(LakeproofError, match="as asked"):
         rebuild(lake, silver_layer(lake), lambda: spark)
@@ -394,10 +397,7 @@ def test_a_rebuild_follows_the_file_of_the_contract(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spark = session_of(lake_settings)
-    for first in (True, False):
-        land_some(lake_settings, first=first)
-        drain_directly(lake_settings)
-        decide_all(spark, lake_settings)
+    fill(spark, lake_settings, drain_directly)
     lake = with_horizon(lake_settings, tmp_path / "contracts", "1.2.0", "unbounded")
     file = lake.contracts / "events.yaml"
     declared = file.read_text()
