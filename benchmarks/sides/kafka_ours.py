@@ -7,12 +7,12 @@ from functools import partial
 from benchmarks.harness import ROOT
 from benchmarks.sides.counts import count
 from benchmarks.sides.timed import timed_queries
-from consumer.asked import Asked
 from consumer.layers.registry import layers_of
 from consumer.queries.application import Query
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import load_settings
@@ -29,7 +29,7 @@ def main() -> None:
     tables = {"bronze": f"bronze.{STREAM}"}
     if sys.argv[1] == "gold":
         contracts = {STREAM: load_contract(settings.contracts, STREAM)}
-        layers = layers_of(Asked(settings, contracts, [STREAM], [product]))
+        layers = layers_of(Scope(settings, contracts, [STREAM], [product]))
         queries += [LayerQuery(settings, layer, trigger) for layer in layers]
         tables |= {"silver": f"silver.{STREAM}", "gold": f"gold.{PRODUCT}"}
     seconds = timed_queries(settings, queries)

@@ -9,11 +9,11 @@ from pathlib import Path
 from benchmarks.harness import FOLDER_VARIABLE, ROOT
 from benchmarks.sides.bronze import fill_bronze
 from benchmarks.sides.counts import count
-from consumer.asked import Asked
 from consumer.layers.registry import layers_of
 from consumer.queries.application import run_queries
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
@@ -29,10 +29,10 @@ def main() -> None:
     trigger = Trigger(available_now=True)
     began = time.monotonic()
     contract = load_contract(settings.contracts, "events")
-    asked = Asked(
+    scope = Scope(
         settings, {"events": contract}, ["events"], [load_product(ROOT / "gold", "user_activity", lambda _: contract)]
     )
-    queries = [LayerQuery(settings, layer, trigger) for layer in layers_of(asked)]
+    queries = [LayerQuery(settings, layer, trigger) for layer in layers_of(scope)]
     run_queries(settings, queries, lambda: spark, available_now=True)
     seconds = time.monotonic() - began
     spark.stop()

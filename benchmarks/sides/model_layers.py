@@ -24,7 +24,6 @@ from structlog.testing import capture_logs
 from benchmarks.harness import ROOT
 from benchmarks.model_inputs import LARGE, SMALL, Round, cut, large_rounds, linked, small_rounds
 from benchmarks.sides.looks import timed_looks
-from consumer.asked import Asked
 from consumer.iceberg.jvm import java_class
 from consumer.iceberg.scan import read
 from consumer.layers.base import Layer, complete
@@ -35,6 +34,7 @@ from consumer.layers.silver.content import keys
 from consumer.queries.application import run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from consumer.sources.files.source import FileSource
 from consumer.sources.source import Held
 from consumer.spark.session import PLANNING_ONLY, start_session
@@ -105,7 +105,7 @@ class Pipeline:
         """Return silver and gold, with their tables."""
         contract = load_contract(self._settings.contracts, STREAM)
         product = load_product(ROOT / "gold", PRODUCT, lambda _: contract)
-        found = list(layers_of(Asked(self._settings, {STREAM: contract}, [STREAM], [product])))
+        found = list(layers_of(Scope(self._settings, {STREAM: contract}, [STREAM], [product])))
         for layer in found:
             layer.prepare(self._catalog)
             layer.open(self._spark)

@@ -16,12 +16,12 @@ from structlog.testing import capture_logs
 from benchmarks.harness import ROOT
 from benchmarks.rss import cpu_by_part
 from benchmarks.sides.counts import count
-from consumer.asked import Asked
 from consumer.layers.registry import layers_of
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts import load_contract
 from lakeproof.gold.product_file import load_product
@@ -50,7 +50,7 @@ def main() -> None:
     trigger = Trigger(available_now=True)
     contract = load_contract(settings.contracts, STREAM)
     product = load_product(ROOT / "gold", PRODUCT, lambda _: contract)
-    layers = layers_of(Asked(settings, {STREAM: contract}, [STREAM], [product]))
+    layers = layers_of(Scope(settings, {STREAM: contract}, [STREAM], [product]))
     queries: list[Query] = [BronzeQuery(settings, STREAM, trigger)]
     queries += [LayerQuery(settings, layer, trigger) for layer in layers]
     for query in queries:

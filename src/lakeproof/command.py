@@ -19,8 +19,8 @@ from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import load_settings
 from lakeproof.settings.help import epilog
 from lakeproof.signals import end_at_once
+from lakeproof.standard_streams import drop_output, open_standard_streams, printable
 from lakeproof.storage.disk import full_disk
-from lakeproof.streams import drop_output, open_standard_streams, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 
 
 def logs_are_json() -> bool:

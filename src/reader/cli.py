@@ -14,7 +14,7 @@ from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import OutputClosedError, OutputError, UsageError
 from lakeproof.move.outside import warn_of_tables
 from lakeproof.settings import Settings, load_settings
-from lakeproof.streams import drop_output
+from lakeproof.standard_streams import drop_output
 from reader.letters import LetterState
 from reader.output import Format
 from reader.verify.report import ReportFormat

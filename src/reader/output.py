@@ -16,7 +16,7 @@ from datetime import date, datetime, time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation

@@ -25,7 +25,7 @@ from lakeproof.kafka.recorded import Recorded, recorded_topic
 from lakeproof.kafka.topic import Topic
 from lakeproof.landing.zone import landing_zone
 from lakeproof.settings import Settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from lakeproof.tables.names import (
     ATTEMPT,
     INGESTED_AT,

@@ -13,7 +13,6 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer
 
-from consumer.asked import asked_to_run
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.replayed import Replayed
 from consumer.layers.registry import layers_of
@@ -23,6 +22,7 @@ from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery
 from consumer.queries.replay import ReplayQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import carry_out, plan
 from lakeproof.kafka.offsets import source_name
@@ -150,11 +150,11 @@ class Landing:
 
 def drain(settings: Settings, session_of: SessionOf, source: str = "files", stream: str = STREAM) -> None:
     """Run the stream, with all layers that follow it, over everything that has landed."""
-    settings, asked = _settled(settings), asked_to_run(settings, [stream], None)
+    settings, scope = _settled(settings), scope_of_run(settings, [stream], None)
     queries = [BronzeQuery(settings, stream, ONCE, source), *_layers(settings, stream)]
     alerts = [
-        AlertsQuery(settings, each, asked.contracts[stream], ONCE)
-        for each in asked.samples
+        AlertsQuery(settings, each, scope.contracts[stream], ONCE)
+        for each in scope.samples
         if each.alerts and source == "kafka"
     ]
     if alerts:  # these are queries of Spark
@@ -176,7 +176,7 @@ def _settled(settings: Settings) -> Settings:
 
 
 def _layers(settings: Settings, stream: str) -> list[LayerQuery]:
-    return [LayerQuery(settings, layer, ONCE) for layer in layers_of(asked_to_run(settings, [stream], None))]
+    return [LayerQuery(settings, layer, ONCE) for layer in layers_of(scope_of_run(settings, [stream], None))]
 
 
 def content(settings: Settings, table: str, *, but: frozenset[str] = frozenset()) -> list[str]:

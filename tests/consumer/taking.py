@@ -6,11 +6,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.layers.base import Layer, take
 from consumer.layers.registry import layers_of
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from lakeproof.contracts import load_contract
 from lakeproof.gold.model import Product
 from lakeproof.gold.samples import Samples
@@ -58,7 +58,7 @@ def layer_queries(
     dead_letter_topic: str = "",
 ) -> list[LayerQuery]:
     """Return the queries of a stream's silver, and of the layers that follow it."""
-    asked = Asked(
+    scope = Scope(
         settings,
         {stream: load_contract(settings.contracts, stream)},
         [stream],
@@ -67,4 +67,4 @@ def layer_queries(
         {stream: dead_letter_topic} if dead_letter_topic else {},
         {stream: silver_topic} if silver_topic else {},
     )
-    return [LayerQuery(settings, layer, trigger) for layer in layers_of(asked)]
+    return [LayerQuery(settings, layer, trigger) for layer in layers_of(scope)]

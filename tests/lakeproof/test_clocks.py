@@ -17,7 +17,7 @@ from tests.servers import RestCatalogServer
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
-from lakeproof.tables.columns import evolve
+from lakeproof.tables.evolution import evolve
 
 NAME = "ops.t"
 HOUR = timedelta(hours=1)

@@ -9,12 +9,12 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import scope_of_run
 from consumer.spark.session import PLANNING_ONLY, class_archive, end_session, start_session
 from lakeproof.settings import Settings, settings_of
 
@@ -33,10 +33,10 @@ def archive_classes(settings: Settings) -> Path:
         landed.parent.mkdir(parents=True)
         landed.write_text(json.dumps([good_record(), {}]))
         once = Trigger(available_now=True)
-        asked = asked_to_run(lake, [STREAM], None)
-        asked = replace(asked, products=[replace(each, sinks=()) for each in asked.products])
+        scope = scope_of_run(lake, [STREAM], None)
+        scope = replace(scope, products=[replace(each, sinks=()) for each in scope.products])
         queries: list[Query] = [BronzeQuery(lake, STREAM, once)]
-        queries += [LayerQuery(lake, layer, once) for layer in layers_of(asked)]
+        queries += [LayerQuery(lake, layer, once) for layer in layers_of(scope)]
         start = partial(start_session, lake, "lakeproof class archive", PLANNING_ONLY, part)
         run_queries(lake, queries, start, available_now=True)
         end_session()  # the JVM writes the archive when it ends

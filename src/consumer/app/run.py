@@ -11,7 +11,6 @@ from pyiceberg.catalog import Catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked, Period
 from consumer.layers.bronze.replay import Replay
 from consumer.layers.bronze.tasks import warm_up_beside
 from consumer.layers.rebuild import rebuild
@@ -33,6 +32,7 @@ from consumer.removal.condition import Condition
 from consumer.removal.erase import erase
 from consumer.removal.retain import retain_all
 from consumer.removal.retain_files import Retained
+from consumer.scope import Period, Scope
 from consumer.spark.session import PLANNING_ONLY, start_session
 from lakeproof.contracts.model import Removable
 from lakeproof.errors import LakeproofError, UsageError
@@ -43,21 +43,21 @@ from lakeproof.state.contract_log import ContractLog
 
 
 def run_streams(
-    asked: Asked, trigger: Trigger, source: str, period: Period | None, *, maintained: bool = False
+    scope: Scope, trigger: Trigger, source: str, period: Period | None, *, maintained: bool = False
 ) -> None:
     """Run streams from a kind of source, or a batch over the past of one stream, into the requested layers.
 
     With `maintained`, their tables are maintained meanwhile.
     """
-    settings, streams = asked.settings, list(asked.contracts)
+    settings, streams = scope.settings, list(scope.contracts)
     queries: list[Query] = [
         PastQuery(settings, stream, period) if period else BronzeQuery(settings, stream, trigger, source)
         for stream in streams
     ]
-    queries += [LayerQuery(settings, layer, trigger) for layer in layers_of(asked)]
+    queries += [LayerQuery(settings, layer, trigger) for layer in layers_of(scope)]
     alerts = [
-        AlertsQuery(settings, each, asked.contracts[each.stream], trigger)
-        for each in asked.samples
+        AlertsQuery(settings, each, scope.contracts[each.stream], trigger)
+        for each in scope.samples
         if each.alerts and source == "kafka" and not period
     ]
     queries += alerts
@@ -67,21 +67,21 @@ def run_streams(
     _run(settings, queries, " ".join(streams), trigger, urgent=[each.name for each in alerts], watched=streams)
 
 
-def run_replay(asked: Asked, wanted: Replay) -> str:
+def run_replay(scope: Scope, wanted: Replay) -> str:
     """Replay dead letters of a stream, and fill the layers behind bronze; return lines that describe the result."""
-    settings, (stream,) = asked.settings, asked.contracts
+    settings, (stream,) = scope.settings, scope.contracts
     trigger = Trigger(available_now=True)
     query = ReplayQuery(settings, stream, wanted)
-    _run(settings, [query, *(LayerQuery(settings, layer, trigger) for layer in layers_of(asked))], stream, trigger)
+    _run(settings, [query, *(LayerQuery(settings, layer, trigger) for layer in layers_of(scope))], stream, trigger)
     return report(query.done, wanted)
 
 
-def run_preview(asked: Asked, wanted: Replay) -> str:
+def run_preview(scope: Scope, wanted: Replay) -> str:
     """Describe the result of a dry run of a replay."""
-    settings, (stream,) = asked.settings, asked.contracts
+    settings, (stream,) = scope.settings, scope.contracts
     start = partial(start_session, settings, f"lakeproof consumer {stream}", PLANNING_ONLY)
     try:
-        return report(preview(settings, asked.contracts[stream], wanted, start), wanted, dry_run=True)
+        return report(preview(settings, scope.contracts[stream], wanted, start), wanted, dry_run=True)
     except (Py4JError, PySparkException) as error:
         raise explained(error, settings, stream) from error
 
@@ -130,10 +130,10 @@ def run_mode(settings: Settings, mode: Mode, trigger: Trigger) -> None:
     _run(settings, [ModeQuery(settings, mode, trigger)], mode.name, trigger, watched=[mode.name])
 
 
-def run_rebuild(asked: Asked) -> str:
+def run_rebuild(scope: Scope) -> str:
     """Fill a layer again; return a line that describes the result."""
-    settings = asked.settings
-    layer = next(each for each in layers_of(asked) if each.tables)
+    settings = scope.settings
+    layer = next(each for each in layers_of(scope) if each.tables)
 
     def adopt_contract(catalog: Catalog) -> None:
         adopt(catalog, settings, layer.stream, ContractLog(settings.state.database))
@@ -141,7 +141,7 @@ def run_rebuild(asked: Asked) -> str:
     session = partial(start_session, settings, f"lakeproof rebuild {layer.tables[-1]}")
     try:
         # A product follows the contract under which silver was filled.
-        return rebuild(settings, layer, session, adopt_contract if asked.silver else None)
+        return rebuild(settings, layer, session, adopt_contract if scope.silver else None)
     except (Py4JError, PySparkException) as error:
         raise explained(error, settings, layer.stream) from error
 

@@ -7,7 +7,7 @@ import typer
 from consumer.cli.shared import check
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import load_settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 
 
 def maintain_tables(

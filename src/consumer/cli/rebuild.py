@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from consumer.asked import LayerName, asked_to_rebuild
 from consumer.cli.shared import check
+from consumer.scope import LayerName, scope_of_rebuild
 from lakeproof.settings import load_settings
 
 
@@ -28,11 +28,11 @@ def rebuild_layer(
     complete. If the command is interrupted, run it again.
     """
     settings = load_settings()
-    asked = asked_to_rebuild(settings, LayerName(layer), name)
+    scope = scope_of_rebuild(settings, LayerName(layer), name)
     check(settings)
     from consumer.app.run import run_rebuild
 
-    typer.echo(run_rebuild(asked))
+    typer.echo(run_rebuild(scope))
 
 
 def archive() -> None:

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from consumer.asked import asked_to_run
 from consumer.cli.shared import StreamArgument, check
 from consumer.removal.condition import read_condition
+from consumer.scope import scope_of_run
 from lakeproof.contracts.duration import read_option
 from lakeproof.contracts.model import Removable
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.move.outside import check_tables
 from lakeproof.settings import load_settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 
 
 def erase_person(
@@ -49,8 +49,8 @@ def erase_person(
     that case, or if the command was interrupted, run it again.
     """
     settings = load_settings()
-    asked = asked_to_run(settings, [stream], None)
-    condition = read_condition(where, asked.contracts[stream])
+    scope = scope_of_run(settings, [stream], None)
+    condition = read_condition(where, scope.contracts[stream])
     if certificate and not dry_run:
         certificate.touch()  # fails before anything is removed: no later command could write this certificate
     check(settings)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from consumer.asked import asked_to_run
 from consumer.cli.shared import StreamArgument, check
 from consumer.layers.bronze.letter_condition import COLUMNS, spark_condition, spark_expression
+from consumer.scope import scope_of_run
 from lakeproof.settings import load_settings
 
 
@@ -55,7 +55,7 @@ def replay_dead_letters(
     If the command is interrupted, run it again.
     """
     settings = load_settings()
-    asked = asked_to_run(settings, [stream], None)
+    scope = scope_of_run(settings, [stream], None)
     condition = spark_condition("--where", where) if where is not None else None
     from consumer.layers.bronze.transform import read_transform
 
@@ -67,4 +67,4 @@ def replay_dead_letters(
     from consumer.layers.bronze.replay import Replay
 
     wanted = Replay(Choice(condition, limit, parked), max_attempts, salvage, read, expression)
-    typer.echo(run_preview(asked, wanted) if dry_run else run_replay(asked, wanted))
+    typer.echo(run_preview(scope, wanted) if dry_run else run_replay(scope, wanted))

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from consumer.asked import (
+from consumer.cli.mode_options import option_of, with_mode_options
+from consumer.cli.shared import check
+from consumer.queries.trigger import Trigger
+from consumer.scope import (
     STREAM,
     DataSource,
-    asked_to_run,
     last_layer,
     period_of,
     refuse_others,
+    scope_of_run,
     with_landing,
     with_sinks,
     with_source,
 )
-from consumer.cli.mode_options import option_of, with_mode_options
-from consumer.cli.shared import check
-from consumer.queries.trigger import Trigger
 from lakeproof.cluster import check_reachable, places_of
 from lakeproof.doctor import Program, check_environment
 from lakeproof.errors import UsageError
@@ -149,16 +149,16 @@ def run_streams(
             period = period_of(since, to, streams, data_source) if since else None
             settings = with_landing(settings, data_source, source, starting_files, streams)
             settings = with_source(settings, data_source, topic, streams)
-            asked = asked_to_run(settings, streams, None if period else last_layer(to))
+            scope = scope_of_run(settings, streams, None if period else last_layer(to))
             if settings.spark.is_remote:
                 _check_reachable(settings, [] if data_source is DataSource.KAFKA else streams)
             check(settings)
             if accept_bad:
                 _accept_bad(settings, streams, of_past=period is not None)
-            from consumer.app.run import run_streams as run_asked
+            from consumer.app.run import run_streams as run_in_scope
 
             kind = "kafka" if data_source is DataSource.KAFKA else "files"
-            run_asked(asked, when, kind, period, maintained=maintain)
+            run_in_scope(scope, when, kind, period, maintained=maintain)
     except AskedToEnd:  # while it started: nothing was begun
         structlog.get_logger().info("stopped", streams=streams, micro_batches=0, on_signal=True)
 

@@ -34,7 +34,7 @@ from lakeproof.catalog import CATALOG
 from lakeproof.clocks import check_time, now_ms
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.references import Metadata
-from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.evolution import renamed_columns
 from lakeproof.tables.names import RENAMED
 
 Change = Callable[[Any], Any]

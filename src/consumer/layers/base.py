@@ -23,11 +23,11 @@ import structlog
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, append_once
 from consumer.iceberg.data_files import DataFile
 from consumer.iceberg.marker import Marker, MarkerLostError
 from consumer.iceberg.upsert import OldRows, upsert_once
+from consumer.scope import Scope
 from lakeproof.errors import LakeproofError
 from lakeproof.state.lease import Lease
 
@@ -87,7 +87,7 @@ class Layer(Computing[WorkT]):
 
     @classmethod
     @abstractmethod
-    def asked(cls, asked: Asked) -> Iterable[Self]:
+    def in_scope(cls, scope: Scope) -> Iterable[Self]:
         """Return the layers of this kind that a command fills."""
 
     def beside(self, suffix: str) -> Self:  # noqa: ARG002 - for a layer with tables

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from consumer.asked import Asked
 from consumer.layers.base import Layer
 from consumer.layers.gold.aggregate import GoldLayer
 from consumer.layers.samples.sample import SamplesLayer
 from consumer.layers.silver.decide import SilverLayer
 from consumer.layers.sinks.files import FileSink
 from consumer.layers.sinks.topic import TopicSink
+from consumer.scope import Scope
 
 LAYERS: list[type[Layer[Any]]] = [
     SilverLayer,
@@ -20,6 +20,6 @@ LAYERS: list[type[Layer[Any]]] = [
 ]
 
 
-def layers_of(asked: Asked) -> Iterator[Layer[Any]]:
+def layers_of(scope: Scope) -> Iterator[Layer[Any]]:
     """Return the layers that a command fills, each after the layer that it follows."""
-    return (layer for kind in LAYERS for layer in kind.asked(asked))
+    return (layer for kind in LAYERS for layer in kind.in_scope(scope))

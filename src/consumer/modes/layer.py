@@ -20,7 +20,6 @@ import structlog
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.layers.base import Commits, Layer
 from consumer.layers.buckets import DamagedError, mended
 from consumer.modes.checkpoint import Checkpoint, Commit, Counts, Identity
@@ -29,6 +28,7 @@ from consumer.modes.plan import Micros, ModePlan, next_end, tasks_between
 from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Mask, Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
+from consumer.scope import Scope
 from consumer.sources.kafka.read import MessagesLostError
 from consumer.spreading import ResultT, attempted, succeeded
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -64,7 +64,7 @@ class ModeLayer(Layer[ModePlan]):
         self._responded = time.monotonic()
 
     @classmethod
-    def asked(cls, asked: Asked) -> Iterable[Self]:  # noqa: ARG003 - a mode is asked for by its own command line
+    def in_scope(cls, scope: Scope) -> Iterable[Self]:  # noqa: ARG003 - a mode is asked for by its own command line
         """Return nothing: streams have no modes."""
         return ()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from consumer.layers.bronze.trips import BadUnit, described
 from consumer.monitoring.query_status import Doing, QueryStatus
 from lakeproof.errors import LakeproofError
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

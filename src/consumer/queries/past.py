@@ -7,12 +7,12 @@ numbers and markers, so that all layers behind bronze process its rows.
 import structlog
 from pyspark.sql import SparkSession
 
-from consumer.asked import Period
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.following import follow
 from consumer.queries.running import Paused, Running
 from consumer.queries.trigger import Trigger
+from consumer.scope import Period
 from consumer.sources.kafka.source import KafkaSource
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import PausedError, UsageError

@@ -18,7 +18,6 @@ from pydantic import SecretStr
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.asked import asked_to_run
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.expire import expire, expiring
 from consumer.iceberg.jvm import first_cause
@@ -47,6 +46,7 @@ from consumer.removal.places import Places, files_with_values, topics_to_send
 from consumer.removal.retain_files import NEEDED, remove_files, retain
 from consumer.removal.search import Match, find_rows
 from consumer.removal.topics import forget_in_topic
+from consumer.scope import scope_of_run
 from lakeproof.catalog import catalog_errors, table_or_none
 from lakeproof.checkpoint import bronze_query
 from lakeproof.clocks import ClockError
@@ -209,10 +209,10 @@ class _Erasure:
         settings, catalog = self._settings, self._places.catalog
         if not self._places.contract.silver:
             return
-        asked = asked_to_run(settings, [self._stream], None)
+        scope = scope_of_run(settings, [self._stream], None)
         with catalog_errors():
             # Silver first, then the layers that follow it: the order of the layers.
-            layers = [each for each in layers_of(asked) if each.tables and exists(catalog, each)]
+            layers = [each for each in layers_of(scope) if each.tables and exists(catalog, each)]
         if not any(silver_tables(self._stream).kept in each.tables for each in layers):
             return
         for layer in layers:
@@ -222,7 +222,7 @@ class _Erasure:
                 self._replaced |= {table.location() for table in found if table}
             rebuild(settings, layer, lambda: spark)
             self._done.rebuilt += layer.tables
-        for sink in FileSink.asked(asked):
+        for sink in FileSink.in_scope(scope):
             with lease(settings.state.database, sink.lease_name) as held:
                 self._done.published_files += sink.clear()
                 with catalog_errors():
@@ -330,9 +330,9 @@ class _Erasure:
     def _forget_in_topics(self, *, in_source: bool) -> None:
         """Send tombstones to compacted topics, and note the matches in other topics."""
         settings, done = self._settings, self._done
-        recorded, asked = recorded_topic(self._places.ledger_properties()), asked_to_run(settings, [self._stream], None)
-        sent = self._places.sent_topics(asked)
-        for name in sorted(sent | topics_to_send(asked) | ({recorded.topic} if recorded else set())):
+        recorded, scope = recorded_topic(self._places.ledger_properties()), scope_of_run(settings, [self._stream], None)
+        sent = self._places.sent_topics(scope)
+        for name in sorted(sent | topics_to_send(scope) | ({recorded.topic} if recorded else set())):
             is_read = recorded is not None and name == recorded.topic
             try:
                 found = forget_in_topic(settings.kafka, name, self._condition, is_ours=in_source or not is_read)

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 
-from consumer.asked import Asked
 from consumer.layers.registry import layers_of
 from consumer.layers.sinks.topic import sink_name
 from consumer.maintenance.folders import Folders, folders_of, is_named, unrecognized
 from consumer.removal.retain_files import archive_of, sources_in
+from consumer.scope import Scope
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Contract, load_contract
 from lakeproof.errors import LakeproofError
@@ -124,7 +124,7 @@ class Places:
                 found.setdefault(product, []).append(file)
         return found
 
-    def sent_topics(self, asked: Asked) -> set[str]:
+    def sent_topics(self, scope: Scope) -> set[str]:
         """Return the topics that tables or alerts of the stream, or of no stream here, were ever sent to."""
         database = self.settings.state.database
         positions = SinkPositions(database)
@@ -132,15 +132,15 @@ class Places:
         names = positions.tables() - of_others  # also of products whose file and table are gone
         sent = {sink.removeprefix(sink_name(name, "")) for name in names for sink in positions.sinks_of(name)}
         have_run = (
-            each for each in asked.samples if state_of(database, alerts_lease(each.name)) is not QueryState.NEVER
+            each for each in scope.samples if state_of(database, alerts_lease(each.name)) is not QueryState.NEVER
         )
         return sent | {each.alerts.topic for each in have_run if each.alerts}
 
 
-def topics_to_send(asked: Asked) -> set[str]:
+def topics_to_send(scope: Scope) -> set[str]:
     """Return the topics that tables or alerts of a stream will be sent to."""
-    alerts = {each.alerts.topic for each in asked.samples if each.alerts}
-    writes = (place for layer in layers_of(asked) for place in layer.writes)
+    alerts = {each.alerts.topic for each in scope.samples if each.alerts}
+    writes = (place for layer in layers_of(scope) for place in layer.writes)
     return alerts | {place.removeprefix(_TOPIC) for place in writes if place.startswith(_TOPIC)}
 
 

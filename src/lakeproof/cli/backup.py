@@ -11,7 +11,7 @@ import typer
 from lakeproof.command import wide_console
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings, load_settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from lakeproof.wording import count_of
 
 

@@ -16,7 +16,7 @@ from lakeproof.errors import UsageError
 from lakeproof.history.applied import Applied, applied_contracts, record
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.columns import evolve, lacking, renamed_columns, wider
+from lakeproof.tables.evolution import evolve, lacking, renamed_columns, wider
 from lakeproof.tables.names import silver_tables, stream_tables
 from lakeproof.tables.schemas import bronze_schema, ensure_silver_tables, ensure_tables
 

@@ -16,7 +16,7 @@ from lakeproof.contracts import (
 )
 from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product
 from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, ROLES, Samples
-from lakeproof.tables.columns import evolve, lacking, renaming
+from lakeproof.tables.evolution import evolve, lacking, renaming
 from lakeproof.tables.names import (
     ATTEMPT,
     CLOSED,

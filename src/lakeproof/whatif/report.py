@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from lakeproof.whatif.forecast import Counts, Effect, Example, Forecast, Move
 from lakeproof.wording import count_of
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lakeproof.errors import OutputClosedError
 from lakeproof.settings import Settings
-from lakeproof.streams import drop_output
+from lakeproof.standard_streams import drop_output
 from producer.sinks import Sink, SinkClosed
 
 if TYPE_CHECKING:

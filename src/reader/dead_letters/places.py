@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from reader.verify.landed.paths import Steps, parse_path
 
 _BYTE = re.compile(r"\bbyte (\d+)")

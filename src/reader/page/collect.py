@@ -23,7 +23,7 @@ from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.settings import Settings
 from lakeproof.state.lease import gold_lease, silver_lease
 from lakeproof.state.proofs import Proof
-from lakeproof.tables.columns import lacking
+from lakeproof.tables.evolution import lacking
 from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
     REPLAY,

@@ -7,7 +7,7 @@ from pathlib import Path
 from lakeproof.errors import UsageError
 from lakeproof.output_files import write_whole
 from lakeproof.settings import Settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from reader.page.collect import collect
 from reader.page.render import render
 

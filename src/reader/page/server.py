@@ -26,10 +26,10 @@ from lakeproof.signals import ending_signals
 from reader.catalogs import catalog_of
 from reader.connect import connect
 from reader.page.collect import collect
+from reader.page.event_path import event_path
 from reader.page.model import Page
 from reader.page.outlook import outlook
 from reader.page.render import policy, render, render_rows
-from reader.page.way import way
 
 _POLL_SECONDS = 0.2
 _LEAST_SECONDS = 1.0  # minimum age of a page before a commit causes a new read
@@ -168,8 +168,8 @@ class _Server(ThreadingHTTPServer):
         if stream not in [each.name for each in self.page().streams]:
             return None
         with connect(self.settings) as session:
-            parts = way(self.settings, session, stream, value)
-        return render_rows(title=f"{stream}: the way of {value[:100]}", text="", sql="", home="..", parts=parts)
+            parts = event_path(self.settings, session, stream, value)
+        return render_rows(title=f"{stream}: the path of {value[:100]}", text="", sql="", home="..", parts=parts)
 
 
 def _text(value: object) -> object:

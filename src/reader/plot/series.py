@@ -11,7 +11,7 @@ from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Aggregate, Measure, Product
 from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from lakeproof.tables.names import gold_table
 from reader.connect import Session, connect
 from reader.views import identifier

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 from plotille import Figure
 
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from reader.plot.series import Panel, Plot
 
 _HEIGHT = 10  # lines of a panel

@@ -9,8 +9,8 @@ from types import FrameType
 from lakeproof.errors import LakeproofError
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
+from lakeproof.standard_streams import printable
 from lakeproof.state.proofs import ProofKind
-from lakeproof.streams import printable
 from lakeproof.wording import count_of
 from reader.verify.check import Verification, exit_code
 from reader.verify.driver import verify

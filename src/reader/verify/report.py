@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lakeproof.errors import OutputError
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from reader.output import console, print_counts
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 from consumer.app.archive import STREAM, good_record, lake_of_template
-from consumer.asked import asked_to_run
+from consumer.scope import scope_of_run
 from lakeproof.judge.batch import Judge
 from lakeproof.settings import settings_of
 
 
 def test_the_record_is_good_and_silver_and_gold_follow(tmp_path: Path) -> None:
-    asked = asked_to_run(lake_of_template(tmp_path, settings_of({})), [STREAM], None)
-    (judged,) = Judge(asked.contracts[STREAM]).judge(json.dumps([good_record()]).encode())
+    scope = scope_of_run(lake_of_template(tmp_path, settings_of({})), [STREAM], None)
+    (judged,) = Judge(scope.contracts[STREAM]).judge(json.dumps([good_record()]).encode())
     assert (len(judged.good), len(judged.bad)) == (1, 0)
-    assert asked.silver
-    assert asked.products
+    assert scope.silver
+    assert scope.products

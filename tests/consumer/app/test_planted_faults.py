@@ -19,11 +19,11 @@ from tests.messages import send
 from tests.selection import first_by_default
 from tests.servers import KafkaServer, Minio
 
-from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.kafka.offsets import source_name
 from lakeproof.landing.zone import landing_zone
@@ -150,7 +150,7 @@ class Lake:
     def fill(self) -> None:
         """Take everything that has landed through all layers."""
         now = Trigger(available_now=True)
-        layers = layers_of(asked_to_run(self.settings, [STREAM], None))
+        layers = layers_of(scope_of_run(self.settings, [STREAM], None))
         queries = [LayerQuery(self.settings, layer, now) for layer in layers]
         run_in_turn(self._spark, self.settings, [BronzeQuery(self.settings, STREAM, now, self.source), *queries])
 

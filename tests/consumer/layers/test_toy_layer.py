@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 
-from consumer.asked import Asked, asked_to_run
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import DataFileWriter
 from consumer.iceberg.marker import Marker
@@ -27,6 +26,7 @@ from consumer.layers.rebuild import rebuild
 from consumer.queries.application import run_queries
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope, scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.errors import LakeproofError
@@ -71,8 +71,8 @@ class ToyLayer(Layer[Work]):
         self.source = stream_tables(stream).bronze
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[ToyLayer]":
-        return [cls(asked.settings, stream) for stream in asked.contracts]
+    def in_scope(cls, scope: Scope) -> "Iterable[ToyLayer]":
+        return [cls(scope.settings, stream) for stream in scope.contracts]
 
     def beside(self, suffix: str) -> "ToyLayer":
         return ToyLayer(self._settings, self.stream, suffix)
@@ -132,12 +132,12 @@ def test_a_layer_needs_a_module_and_a_line(
     spark = session_of(lake)
 
     def run() -> list[LayerQuery]:
-        queries = [LayerQuery(lake, layer, NOW) for layer in registry.layers_of(asked_to_run(lake, ["events"], None))]
+        queries = [LayerQuery(lake, layer, NOW) for layer in registry.layers_of(scope_of_run(lake, ["events"], None))]
         run_queries(lake, queries, lambda: spark, available_now=True)
         return queries
 
     def toy() -> Any:
-        return next(each for each in registry.layers_of(asked_to_run(lake, ["events"], None)) if "toy" in each.name)
+        return next(each for each in registry.layers_of(scope_of_run(lake, ["events"], None)) if "toy" in each.name)
 
     land(lake, "a", 2)
     drain_directly(lake)

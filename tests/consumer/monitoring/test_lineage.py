@@ -18,7 +18,6 @@ from tests.lakes import changed
 from tests.messages import send
 from tests.servers import KafkaServer, free_port
 
-from consumer.asked import asked_to_run
 from consumer.layers.registry import layers_of
 from consumer.monitoring.lineage import traced
 from consumer.queries.application import Query, run_queries
@@ -26,6 +25,7 @@ from consumer.queries.bronze import BronzeQuery
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import LayerQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -149,7 +149,7 @@ def test_lineage_from_files_to_gold(
     drain_directly(settings)  # commits of an earlier run are not counted
     (landing / "1.json").write_bytes(b"[" + b",".join(RECORDS[2:]) + b"]")
     queries: list[Query] = [BronzeQuery(settings, "events", NOW)]
-    queries += [LayerQuery(settings, layer, NOW) for layer in layers_of(asked_to_run(settings, ["events"], None))]
+    queries += [LayerQuery(settings, layer, NOW) for layer in layers_of(scope_of_run(settings, ["events"], None))]
     with traced(settings, queries, available_now=True) as started:
         run_queries(settings, queries, lambda: session_of(settings), available_now=True, started=[started])
     assert [each["eventType"] for each in events] == ["START"] * 3 + ["COMPLETE"] * 3

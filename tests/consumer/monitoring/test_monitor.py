@@ -29,7 +29,6 @@ from tests.pages import blocks
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
 
-from consumer.asked import asked_to_run
 from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
 from consumer.modes.checkpoint import Checkpoint
@@ -45,6 +44,7 @@ from consumer.queries.layer import LayerQuery
 from consumer.queries.mode import ModeQuery
 from consumer.queries.running import Running
 from consumer.queries.trigger import Trigger
+from consumer.scope import scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, PausedError, UnavailableError, UsageError
@@ -173,7 +173,7 @@ def watched(settings: Settings) -> Settings:
 
 def queries_of(settings: Settings, source: str) -> list[Query]:
     """Return the queries of the stream events."""
-    layers = layers_of(asked_to_run(settings, ["events"], None))
+    layers = layers_of(scope_of_run(settings, ["events"], None))
     return [BronzeQuery(settings, "events", NOW, source), *(LayerQuery(settings, layer, NOW) for layer in layers)]
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.asked import Asked
 from consumer.layers.base import Commits, Layer
 from consumer.queries import layer as query
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.layer import PATIENCE_SECONDS, LayerQuery
 from consumer.queries.replay import ReplayQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Scope
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import Settings
 
@@ -38,7 +38,7 @@ class Faulty(Layer[int]):
         self._faults: Iterator[LakeproofError | None] = iter(faults)
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[Faulty]":
+    def in_scope(cls, scope: Scope) -> "Iterable[Faulty]":
         return []
 
     def next(self, spark: object) -> int:

@@ -18,7 +18,6 @@ from tests.lakes import changed
 from tests.selection import first_by_default
 from tests.servers import KafkaServer, free_port
 
-from consumer.asked import asked_to_run
 from consumer.maintenance.maintain import LEASE
 from consumer.removal import erase as module
 from consumer.removal.certificate import Erased, as_json, lines
@@ -26,6 +25,7 @@ from consumer.removal.condition import Condition
 from consumer.removal.erase import erase
 from consumer.removal.places import Places
 from consumer.removal.search import find_rows
+from consumer.scope import scope_of_run
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
@@ -65,10 +65,10 @@ def erased(
     settings = lakes.landing.of(lakes.settings)
     check_clean(verify(settings, STREAM))
     before = _files(settings)
-    asked = lakes.erase(dry_run=True)
+    report = lakes.erase(dry_run=True)
     assert _files(settings) == before
     (interrupted if request.param == "files" else held)(lakes, settings)
-    return lakes, asked, lakes.erase()
+    return lakes, report, lakes.erase()
 
 
 def _files(settings: Settings) -> set[Path]:
@@ -122,13 +122,13 @@ def held(lakes: Lakes, settings: Settings) -> None:
 
 
 def test_nothing_of_the_person_is_left(erased: tuple[Lakes, Erased, Erased]) -> None:
-    lakes, asked, done = erased
-    assert asked.rows == done.rows
+    lakes, report, done = erased
+    assert report.rows == done.rows
     assert done.found_in == []
     assert done.remains == []
     assert done.completed_at
     assert traces(lakes.settings) == []
-    assert asked.batches == (2 if lakes.landing.kafka else 1)
+    assert report.batches == (2 if lakes.landing.kafka else 1)
 
 
 def test_everything_else_is_as_if_they_had_never_landed(erased: tuple[Lakes, Erased, Erased]) -> None:
@@ -345,7 +345,7 @@ def test_a_table_whose_product_is_gone_is_searched(lake_settings: Settings) -> N
     erasure = of_a_user(lake_settings)
     position = SinkPosition("id", "topic", "marker")
     SinkPositions(lake_settings.state.database).record("gold.former-to-acme", "gold.former", position, None)
-    assert Places(lake_settings, "events").sent_topics(asked_to_run(lake_settings, ["events"], None)) == {"acme"}
+    assert Places(lake_settings, "events").sent_topics(scope_of_run(lake_settings, ["events"], None)) == {"acme"}
     erasure._search(keep_landed=False)
     (remark,) = erasure._done.remains
     assert remark.startswith("gold.former: no contract or data product here is for it.")
@@ -362,7 +362,7 @@ def test_what_a_product_has_published_is_searched_after_its_file_and_table_are_g
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"user_id": ["u-1"]}), folder / "first.parquet")
     erasure = of_a_user(settings)
-    sent = Places(settings, "events").sent_topics(asked_to_run(settings, ["events"], None))
+    sent = Places(settings, "events").sent_topics(scope_of_run(settings, ["events"], None))
     assert sent == {"gold.former", "gold.user_activity"}
     erasure._search(keep_landed=False)
     assert sorted(uri.split("/")[-2] for uri in erasure._done.found_in) == ["former", "user_activity"]

@@ -29,7 +29,6 @@ from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
 from tests.servers import PASSWORD, KafkaServer, Minio, PostgresServer
 
-from consumer.asked import asked_to_run
 from consumer.iceberg import append as appending
 from consumer.iceberg import remove as removing
 from consumer.layers.bronze.letters import Choice
@@ -42,6 +41,7 @@ from consumer.removal.erase import erase
 from consumer.removal.retain import as_json, lines, retain_all
 from consumer.removal.retain_files import Retained
 from consumer.removal.retain_rows import UNEVEN
+from consumer.scope import scope_of_run
 from lakeproof.backup.manifest import folder_at
 from lakeproof.backup.restore import restore
 from lakeproof.backup.take import back_up
@@ -256,7 +256,7 @@ def test_the_stream_goes_on_and_silver_is_filled_again(lake: Lake) -> None:
     lake.drain()
     lake.replay()  # expired dead letters are not tried again
     assert len([row for row in rows(settings, f"{LETTERS}_attempts") if row["_position"] == 1]) == 3
-    for layer in layers_of(asked_to_run(settings, [STREAM], None)):
+    for layer in layers_of(scope_of_run(settings, [STREAM], None)):
         rebuild(settings, layer, lambda: lake.session_of(settings))
     assert lake.expired() == {LETTERS: 4, CONFLICTS: 0, LATE: 0}
     found = verify(settings)

@@ -19,10 +19,10 @@ from lakeproof.settings import Settings, settings_of
 from lakeproof.tables.schemas import ensure_tables
 from reader.connect import Session, connect
 from reader.page.collect import collect
+from reader.page.event_path import event_path
 from reader.page.model import Page, StreamPage
 from reader.page.outlook import outlook
 from reader.page.render import policy, render
-from reader.page.way import way
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>'\"&\u202e\u2066\x1b[31m\x00\u200b\u2028"
@@ -191,18 +191,18 @@ def test_it_has_contract_layers_tables_and_micro_batches(stream: StreamPage, htm
 
 
 def test_the_way_of_an_event_goes_from_bronze_to_its_verdicts(settings: Settings, session: Session) -> None:
-    bronze, silver, ledger = way(settings, session, "events", "0")
+    bronze, silver, ledger = event_path(settings, session, "events", "0")
     assert [row[:2] for row in bronze["rows"]] == [["000.json", "0"], ["001.json", "0"], ["001.json", "3"]]
     assert sorted(row[0] for row in silver["rows"]) == ["conflict", "duplicate", "kept"]
     assert [row[0] for row in ledger["rows"]] == ["000.json", "001.json"]
-    assert way(settings, session, "events", "' OR true --")[0]["rows"] == []
+    assert event_path(settings, session, "events", "' OR true --")[0]["rows"] == []
 
 
 def test_a_key_that_looks_like_a_receipt_is_a_key(tmp_path: Path) -> None:
     settings = settings_of({"LAKE_HOME": tmp_path / "lake", "LAKE_CONTRACTS": ROOT / "contracts"})
     Day(settings).hour(9, event("2026/11/28", clock(9)))
     with connect(settings) as session:
-        bronze, *_ = way(settings, session, "events", "2026/11/28")
+        bronze, *_ = event_path(settings, session, "events", "2026/11/28")
     assert [row[0] for row in bronze["rows"]] == ["000.json"]
 
 

@@ -23,8 +23,8 @@ from lakeproof.tables.schemas import ensure_samples_tables, ensure_silver_tables
 from reader.connect import connect
 from reader.page import state
 from reader.page.collect import collect
+from reader.page.event_path import event_path
 from reader.page.render import render
-from reader.page.way import way
 
 ROOT = Path(__file__).parents[3]
 EVENT = b'{"user_id": "u", "event_id": "%d", "event_timestamp": "2026-01-01T10:00:00Z", "event_type": "page_view"}'
@@ -61,11 +61,11 @@ def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monk
     assert reasons.source == f"{lake.topic}/0/{2:019}"
 
     with connect(settings) as session:
-        receipts, bronze, ledgers = way(settings, session, "events", "2")
+        receipts, bronze, ledgers = event_path(settings, session, "events", "2")
         receipt = f'{{"topic":"{lake.topic}","partition":0,"offset":1}}'
-        assert way(settings, session, "events", receipt) == [receipts, bronze, ledgers]
-        _, by_key, _ = way(settings, session, "events", like_a_receipt)
-        ((letter,), (waits,)) = (way(settings, session, "events", f"{lake.topic}/0/{at}") for at in (2, 9))
+        assert event_path(settings, session, "events", receipt) == [receipts, bronze, ledgers]
+        _, by_key, _ = event_path(settings, session, "events", like_a_receipt)
+        ((letter,), (waits,)) = (event_path(settings, session, "events", f"{lake.topic}/0/{at}") for at in (2, 9))
     assert [row[:3] for row in receipts["rows"]] == [[lake.topic, "0", "1"]]
     assert [row[0] for row in by_key["rows"]] == [f"{lake.topic}/1/{0:019}"]
     assert [row[:2] for row in letter["rows"]] == [["corrupt_batch", "open"]]

@@ -21,7 +21,7 @@ from reader.verify.findings import Findings
 
 
 def check(scope: Scope) -> tuple[Result, ...]:
-    """No event may be of a user who asked to be forgotten."""
+    """No event may be of a user who scope to be forgotten."""
     table, found = silver_tables(scope.stream).kept, Findings()
     rows = scope.session.fetch(f"SELECT event_id FROM {table} WHERE user_id = 'forgotten' ORDER BY event_id")
     if rows:

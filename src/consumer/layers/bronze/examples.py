@@ -5,7 +5,7 @@ from typing import Any
 
 from consumer.layers.bronze.trips import BadUnit
 from lakeproof.judge.judged import Bad
-from lakeproof.streams import printable
+from lakeproof.standard_streams import printable
 from lakeproof.tables.names import SOURCE
 
 _MOST = 8  # sets of reasons with an example, per task

@@ -103,15 +103,15 @@ class ReplayLayer(Computing[Letters]):
         self._of_topic = of_topic
         self._contracts = ContractLog(settings.state.database)
         self._schema_id_of = schema_id_of
-        self._asked = Replay()
+        self._wanted = Replay()
         self._since: tuple[int, int] | None = None
         self._left: int | None = None
         self._has_all = False
         self.done = Replayed()
 
-    def ask(self, asked: Replay) -> None:
+    def ask(self, wanted: Replay) -> None:
         """Set what to replay."""
-        self._asked, self._left, self._has_all = asked, asked.choice.limit, False
+        self._wanted, self._left, self._has_all = wanted, wanted.choice.limit, False
 
     def prepare(self) -> None:
         """Create the table of attempts."""
@@ -206,15 +206,15 @@ class ReplayLayer(Computing[Letters]):
 
         At most one micro-batch is returned.
         """
-        asked = self._asked
+        wanted = self._wanted
         if found := self._untouched():
             return found
-        with evaluated(asked.evaluates):
+        with evaluated(wanted.evaluates):
             return self._counted(spark, tried=tried)
 
     def _counted(self, spark: SparkSession, *, tried: bool) -> tuple[DataFrame | Scan, int, bool]:
-        asked = self._asked
-        rows = chosen(spark, self._tables, asked.choice, self._since, tried=tried)
+        wanted = self._wanted
+        rows = chosen(spark, self._tables, wanted.choice, self._since, tried=tried)
         most = MOST_LETTERS if self._left is None else min(MOST_LETTERS, self._left)
         if not most:
             return rows, 0, True
@@ -222,13 +222,13 @@ class ReplayLayer(Computing[Letters]):
         are_last = size <= most
         if not are_last:
             rows, size = first(rows, most), most
-        name = asked.transform.name if asked.transform else ""
-        return with_etags(spark, self._tables, transformed(rows, asked.expression, name)), size, are_last
+        name = wanted.transform.name if wanted.transform else ""
+        return with_etags(spark, self._tables, transformed(rows, wanted.expression, name)), size, are_last
 
     def _untouched(self) -> tuple[Scan, int, bool] | None:
         """Return all dead letters, if all are requested and none was ever tried."""
-        asked = self._asked
-        if asked.choice.where or asked.expression:
+        wanted = self._wanted
+        if wanted.choice.where or wanted.expression:
             return None
         with catalog_errors():
             catalog = open_catalog(self._settings)
@@ -240,7 +240,7 @@ class ReplayLayer(Computing[Letters]):
         return scan, size, True
 
     def _task(self, batch: MicroBatch, number: int, limits: Limits) -> ReplayTask:
-        asked, settings = self._asked, self._settings
+        wanted, settings = self._wanted, self._settings
         return ReplayTask(
             batch,
             number,
@@ -249,9 +249,9 @@ class ReplayLayer(Computing[Letters]):
             limits,
             settings.judge,
             self._of_topic,
-            asked.max_attempts,
-            asked.salvage,
-            asked.transform,
+            wanted.max_attempts,
+            wanted.salvage,
+            wanted.transform,
         )
 
     def _work(self, spark: SparkSession, rows: DataFrame | Scan, task: ReplayTask) -> Replayed:
@@ -259,7 +259,7 @@ class ReplayLayer(Computing[Letters]):
         if isinstance(rows, Scan):
             found = spread(spark, rows, lambda part: work(map(as_chosen, read(part))))
         else:
-            with evaluated(self._asked.evaluates):
+            with evaluated(self._wanted.evaluates):
                 found = write_in_tasks(rows, work)
         for each in found:
             done.add(each)

@@ -19,7 +19,7 @@ from consumer.row_hashes import row_hashes, sums_by
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.contracts import Field
 from lakeproof.settings import Settings
-from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.evolution import renamed_columns
 from lakeproof.tables.names import SOURCE
 
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker
@@ -29,6 +28,7 @@ from consumer.layers.gold.table import ensure_gold_table, read_as_silver_has_it,
 from consumer.layers.gold.tasks import Wanted, write_windows
 from consumer.layers.gold.touched import Windows, closed_between, old_rows, silver_rows, touched_windows
 from consumer.layers.upstream import upstream_of
+from consumer.scope import Scope
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import Product, Publish
 from lakeproof.settings import Settings
@@ -77,9 +77,9 @@ class GoldLayer(Layer[_Work]):
         self.source = silver_tables(product.stream).kept
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[GoldLayer]":
+    def in_scope(cls, scope: Scope) -> "Iterable[GoldLayer]":
         """Return a layer for each product."""
-        return [cls(asked.settings, product, gold_table(product.name)) for product in asked.products]
+        return [cls(scope.settings, product, gold_table(product.name)) for product in scope.products]
 
     def beside(self, suffix: str) -> "GoldLayer":
         """Return the same layer over a table whose name has a suffix."""

@@ -11,7 +11,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.gold.product_file import read_under
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.columns import lacking
+from lakeproof.tables.evolution import lacking
 from lakeproof.tables.names import PRODUCT, gold_query, silver_tables
 from lakeproof.tables.schemas import GOLD_PROPERTIES, gold_schema
 

@@ -24,7 +24,7 @@ from consumer.texts import texts_of
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.settings import Settings
-from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.evolution import renamed_columns
 from lakeproof.tables.names import gold_query, gold_table, silver_query, silver_tables
 
 _DAY = 86_400_000_000

@@ -19,7 +19,6 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Marker, MarkerLostError
@@ -32,6 +31,7 @@ from consumer.layers.samples.columns import AT, DEVICE, VALUE, readings, sampled
 from consumer.layers.samples.detectors import Anomaly, anomalies
 from consumer.layers.samples.reading import Reading
 from consumer.layers.upstream import upstream_of
+from consumer.scope import Scope
 from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, Samples
@@ -85,9 +85,9 @@ class SamplesLayer(Layer[_Work]):
         self.source = silver_tables(samples.stream).kept
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[SamplesLayer]":
+    def in_scope(cls, scope: Scope) -> "Iterable[SamplesLayer]":
         """Return a layer for each product of samples."""
-        return [cls(asked.settings, each, samples_tables(each.name, each.anomalies)) for each in asked.samples]
+        return [cls(scope.settings, each, samples_tables(each.name, each.anomalies)) for each in scope.samples]
 
     def beside(self, suffix: str) -> "SamplesLayer":
         """Return the same layer over tables whose names have a suffix."""

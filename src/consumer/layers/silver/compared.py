@@ -34,7 +34,7 @@ from consumer.layers.silver.verdicts import COMPARED, COUNTS_AS, EVENT_TIME, IN_
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, DriftPolicy
 from lakeproof.errors import LakeproofError
-from lakeproof.tables.columns import renamed_columns
+from lakeproof.tables.evolution import renamed_columns
 from lakeproof.tables.names import (
     CONTENT_HASH,
     CONTRACT_VERSION,

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.data_files import Target
 from consumer.iceberg.marker import Committed, Marker, MarkerLostError
@@ -29,6 +28,7 @@ from consumer.layers.silver.tasks import Decided, DecidedRows, Decision, parts_d
 from consumer.layers.silver.verdicts import COMPARED, KEY, Micros, Verdict, decide, watermarks
 from consumer.layers.upstream import contract_of_silver, rebuild_silver_hint
 from consumer.row_hashes import signed
+from consumer.scope import Scope
 from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract, SilverStrategy
@@ -101,9 +101,9 @@ class SilverLayer(Layer[_Work]):
         self.source = stream_tables(self.stream).bronze
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[SilverLayer]":
+    def in_scope(cls, scope: Scope) -> "Iterable[SilverLayer]":
         """Return a layer for each stream with silver."""
-        return [cls(asked.settings, asked.contracts[stream], silver_tables(stream)) for stream in asked.silver]
+        return [cls(scope.settings, scope.contracts[stream], silver_tables(stream)) for stream in scope.silver]
 
     def beside(self, suffix: str) -> "SilverLayer":
         """Return the same layer over tables whose names have a suffix."""

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from consumer.asked import Asked
 from consumer.iceberg.append import open_table
 from consumer.iceberg.marker import Marker
 from consumer.layers.base import Commits, Layer
 from consumer.layers.gold.touched import closed_between, rows_of
+from consumer.scope import Scope
 from lakeproof.addresses import encoded
 from lakeproof.cluster import check_reachable
 from lakeproof.errors import LakeproofError, UsageError
@@ -71,12 +71,12 @@ class FileSink(Layer[_Work]):
         self.reads, self.writes = [self._table], [self._root]
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[FileSink]":
+    def in_scope(cls, scope: Scope) -> "Iterable[FileSink]":
         """Return a sink for each product that declares one."""
-        found = ((each, sink) for each in asked.products for sink in each.sinks)
-        sinks = [cls(asked.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
+        found = ((each, sink) for each in scope.products for sink in each.sinks)
+        sinks = [cls(scope.settings, product) for product, sink in found if sink.kind is SinkKind.PARQUET]
         if sinks:
-            check_reachable(asked.settings, {"LAKE_PUBLISHED": encoded(asked.settings.sinks.files)})
+            check_reachable(scope.settings, {"LAKE_PUBLISHED": encoded(scope.settings.sinks.files)})
         return sinks
 
     def next(self, spark: SparkSession) -> _Work | None:

@@ -7,13 +7,13 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
-from consumer.asked import Asked
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.iceberg.marker import Committed, MarkerLostError
 from consumer.iceberg.tasks import write_in_tasks
 from consumer.layers.base import Commits, Layer
 from consumer.layers.sinks.changes import Followed, dead_letters_followed, gold_followed, silver_followed
 from consumer.layers.sinks.messages import shortened
+from consumer.scope import Scope
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import SinkKind
 from lakeproof.kafka.create import TopicSpec, ready_topic
@@ -58,16 +58,16 @@ class TopicSink(Layer[_Work]):
         self.reads, self.writes = [followed.table], [f"kafka:{topic}"]
 
     @classmethod
-    def asked(cls, asked: Asked) -> "Iterable[TopicSink]":
+    def in_scope(cls, scope: Scope) -> "Iterable[TopicSink]":
         """Yield a sink for each topic of dead letters, silver and products."""
-        for stream, topic in asked.dead_letter_topics.items():
-            yield cls(asked.settings, dead_letters_followed(stream), topic)
-        for stream, topic in asked.silver_topics.items():
-            yield cls(asked.settings, silver_followed(asked.contracts[stream]), topic)
-        for product in asked.products:
+        for stream, topic in scope.dead_letter_topics.items():
+            yield cls(scope.settings, dead_letters_followed(stream), topic)
+        for stream, topic in scope.silver_topics.items():
+            yield cls(scope.settings, silver_followed(scope.contracts[stream]), topic)
+        for product in scope.products:
             for sink in product.sinks:
                 if sink.kind is SinkKind.KAFKA:
-                    yield cls(asked.settings, gold_followed(product, asked.contracts[product.stream]), sink.topic)
+                    yield cls(scope.settings, gold_followed(product, scope.contracts[product.stream]), sink.topic)
 
     def next(self, spark: SparkSession) -> _Work | None:
         """Find what the table has committed since the position."""

@@ -36,7 +36,7 @@ from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
-from lakeproof.tables.columns import renaming
+from lakeproof.tables.evolution import renaming
 from lakeproof.tables.schemas import ensure_silver_tables
 
 pytestmark = pytest.mark.spark

@@ -27,9 +27,9 @@ from tests.selection import first_by_default, grid
 
 from consumer.app.repair import reset
 from consumer.app.run import run_rebuild
-from consumer.asked import LayerName, asked_to_rebuild
 from consumer.iceberg.memory import MEMORY
 from consumer.layers.rebuild import rebuild
+from consumer.scope import LayerName, scope_of_rebuild
 from lakeproof.catalog import open_catalog
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.history.apply import carry_out, plan
@@ -408,7 +408,7 @@ def test_a_rebuild_follows_the_file_of_the_contract(
         return [catalog.load_table(name).metadata for name in names]
 
     def rebuild_silver() -> str:
-        return run_rebuild(asked_to_rebuild(lake, LayerName.SILVER, "events"))
+        return run_rebuild(scope_of_rebuild(lake, LayerName.SILVER, "events"))
 
     before = snapshots()
     monkeypatch.setattr("consumer.app.run.start_session", lambda *_: pytest.fail("no session is needed"))

@@ -15,9 +15,9 @@ from tests.operations import tables
 from tests.operations.pieces import Piece, back_up, restore
 from tests.pages import blocks
 
-from consumer.asked import Asked
 from consumer.layers.rebuild import rebuild
 from consumer.layers.registry import layers_of
+from consumer.scope import Scope
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -33,8 +33,8 @@ TEXT = FINAL.text.replace("publish: final\n", SHOWN)
 
 def publish(spark: SparkSession, settings: Settings, text: str = TEXT) -> int:
     product = write_product(settings, text)
-    asked = Asked(settings, {"orders": load_contract(settings.contracts, "orders")}, products=[product])
-    _, sink = layers_of(asked)
+    scope = Scope(settings, {"orders": load_contract(settings.contracts, "orders")}, products=[product])
+    _, sink = layers_of(scope)
     return take_all(spark, settings, sink)
 
 

@@ -16,9 +16,9 @@ from tests.lakes import changed
 from tests.servers import Minio
 from typer.testing import CliRunner
 
-from consumer.asked import with_landing
 from consumer.monitoring import status
 from consumer.removal.retain_files import NotOursError, retain
+from consumer.scope import with_landing
 from lakeproof.catalog import open_catalog
 from lakeproof.cli import app as lakeproof
 from lakeproof.errors import UnavailableError, UsageError
@@ -55,8 +55,8 @@ def run(session_of: SessionOf) -> Run:
     """Return a function that acts like ``consumer run --available-now`` with ``--source`` and ``--starting-files``."""
 
     def run(settings: Settings, source: str | None = None, start: str | None = None, stream: str = STREAM) -> None:
-        asked = with_landing(settings, None, source, start, [stream])
-        drain_directly(session_of(asked), asked, stream)
+        lake = with_landing(settings, None, source, start, [stream])
+        drain_directly(session_of(lake), lake, stream)
 
     return run
 

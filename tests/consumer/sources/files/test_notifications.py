@@ -20,7 +20,7 @@ from tests.messages import event, received, send
 from tests.pages import blocks
 from tests.servers import KafkaServer, Minio, MinioServer
 
-from consumer.asked import with_landing
+from consumer.scope import with_landing
 from consumer.sources.files.micro_batches import MicroBatches
 from consumer.sources.files.notifications import Notifications, created
 from lakeproof.errors import UnavailableError

@@ -8,11 +8,11 @@ from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.servers import KafkaServer
 
-from consumer.asked import Period
 from consumer.queries.application import Query, run_queries
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.past import PastQuery
 from consumer.queries.trigger import Trigger
+from consumer.scope import Period
 from lakeproof.settings import Settings
 
 Take = Callable[..., None]

@@ -17,7 +17,7 @@ from tests.selection import grid
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets
-from consumer.asked import Period
+from consumer.scope import Period
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.offsets import source_name

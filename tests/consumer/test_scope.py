@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from consumer.asked import DataSource, Period, last_layer, period_of, with_landing, with_source
+from consumer.scope import DataSource, Period, last_layer, period_of, with_landing, with_source
 from lakeproof.errors import UsageError
 from lakeproof.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The request of a command: what it fills, checked before Spark is imported, which takes a second."""
+"""The scope of a command: what it fills, checked before Spark is imported, which takes a second."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Scope:
     """The streams, data products and topics that a command fills; each layer picks its part."""
 
     settings: Settings
@@ -59,7 +59,7 @@ class Asked:
     silver_topics: Mapping[str, str] = field(default_factory=dict)  # by stream
 
 
-def asked_to_run(settings: Settings, streams: Sequence[str], to: LayerName | None) -> Asked:
+def scope_of_run(settings: Settings, streams: Sequence[str], to: LayerName | None) -> Scope:
     """Return what a run of streams fills, up to a layer; None means all layers of the contracts and data products."""
     # An invalid contract is reported before anything else.
     contracts = {stream: load_contract(settings.contracts, stream) for stream in streams}
@@ -68,16 +68,16 @@ def asked_to_run(settings: Settings, streams: Sequence[str], to: LayerName | Non
     sinks = settings.sinks
     bad = {stream: sinks.dead_letter_topic.replace(STREAM, stream) for stream in streams if sinks.dead_letter_topic}
     good = {stream: sinks.silver_topic.replace(STREAM, stream) for stream in silver if sinks.silver_topic}
-    return Asked(settings, contracts, silver, products, samples, bad, good)
+    return Scope(settings, contracts, silver, products, samples, bad, good)
 
 
-def asked_to_rebuild(settings: Settings, layer: LayerName, name: str) -> Asked:
+def scope_of_rebuild(settings: Settings, layer: LayerName, name: str) -> Scope:
     """Return what a rebuild fills: silver of a stream, or a data product."""
     contract_of = partial(load_contract, settings.contracts)
     if layer is LayerName.SILVER:
         contract = contract_of(name)
         _has_silver(contract, layer)
-        return Asked(settings, {name: contract}, silver=[name])
+        return Scope(settings, {name: contract}, silver=[name])
     products: list[Product] = []
     samples: list[Samples] = []
     if is_of_kind(settings.gold, name, Kind.SAMPLES):
@@ -87,7 +87,7 @@ def asked_to_rebuild(settings: Settings, layer: LayerName, name: str) -> Asked:
     (stream,) = [each.stream for each in products] + [each.stream for each in samples]
     contract = contract_of(stream)
     _has_silver(contract, layer)
-    return Asked(settings, {stream: contract}, products=products, samples=samples)
+    return Scope(settings, {stream: contract}, products=products, samples=samples)
 
 
 def last_layer(text: str | None) -> LayerName | None:
@@ -145,9 +145,9 @@ def with_landing(
     streams: Sequence[str],
 ) -> Settings:
     """Return the settings with the command line's address of files and first start; these take precedence."""
-    asked = {"--source": source, "--starting-files": starting_files}
+    options = {"--source": source, "--starting-files": starting_files}
     if data_source is DataSource.KAFKA:
-        refuse_others(asked, "with --data-source kafka", "They are for files: see --topic for messages.")
+        refuse_others(options, "with --data-source kafka", "They are for files: see --topic for messages.")
     update: dict[str, str] = {}
     if source:
         if len(set(streams)) > 1:
@@ -185,8 +185,8 @@ def with_sinks(
     settings: Settings, silver_topic: str | None, dead_letter_topic: str | None, streams: Sequence[str]
 ) -> Settings:
     """Return the settings with the command line's topics, which take precedence."""
-    asked = {"silver_topic": silver_topic, "dead_letter_topic": dead_letter_topic}
-    sinks = settings.sinks.model_copy(update={name: topic for name, topic in asked.items() if topic})
+    topics = {"silver_topic": silver_topic, "dead_letter_topic": dead_letter_topic}
+    sinks = settings.sinks.model_copy(update={name: topic for name, topic in topics.items() if topic})
     for option, topic in (("--silver-topic", sinks.silver_topic), ("--dead-letter-topic", sinks.dead_letter_topic)):
         if topic and STREAM not in topic and len(streams) > 1:
             raise UsageError(

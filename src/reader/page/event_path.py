@@ -25,7 +25,7 @@ Part = Mapping[str, Any]
 """A table of the page: its title, columns and rows, and a text if it is empty."""
 
 
-def way(settings: Settings, session: Session, stream: str, value: str) -> Sequence[Part]:
+def event_path(settings: Settings, session: Session, stream: str, value: str) -> Sequence[Part]:
     """Return the records with a key value, layer by layer; the value may also be a receipt of the collector."""
     contract = load_contract(settings.contracts, stream)
     key = key_of(contract)
