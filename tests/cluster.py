@@ -184,8 +184,9 @@ def _can_hide() -> bool:
 def _bare() -> dict[str, str]:
     """Return the environment of a service, with options for a quick start with little memory."""
     own = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
+    # The launcher reads JDK_JAVA_OPTIONS, so that executors, which a worker starts, have these options too.
     java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
-    return own | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": java}
+    return own | {"SPARK_DAEMON_MEMORY": "256m", "JDK_JAVA_OPTIONS": java}
 
 
 def _spark_class(environment: Path, name: str) -> list[str]:
