@@ -22,7 +22,7 @@ from lakeproof.history.applied import AppliedMeanwhileError, applied_contracts, 
 from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables import columns
+from lakeproof.tables import evolution
 from lakeproof.tables.names import RENAMED, silver_tables
 from lakeproof.tables.schemas import bronze_schema, ensure_silver_tables, ensure_tables
 from reader.connect import connect
@@ -541,7 +541,7 @@ def test_a_table_that_never_rests_is_one_line(lake: Lake, monkeypatch: pytest.Mo
         patch.setattr(Table, "_do_commit", fail)
         with pytest.raises(UnavailableError, match=r"bronze\.orders: other writers keep changing it"):
             lake.apply()
-    assert columns.lacking(lake.table().schema(), bronze_schema(plan(lake.catalog, lake.settings, "orders").contract))
+    assert evolution.lacking(lake.table().schema(), bronze_schema(plan(lake.catalog, lake.settings, "orders").contract))
 
 
 def test_a_column_that_others_made_with_another_type_is_told(lake: Lake) -> None:
