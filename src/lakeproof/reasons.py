@@ -21,6 +21,7 @@ class Reason(StrEnum):
     MALFORMED_RECORD = "malformed_record"  # the record is not valid JSON: NaN, single quotes, a trailing comma, …
     INVALID_UTF8 = "invalid_utf8"  # its bytes, or an escape sequence in it, are not valid Unicode
     TOO_DEEP = "too_deep"  # nested too deeply
+    TOO_MANY_VALUES = "too_many_values"  # would take too much memory
     NOT_AN_OBJECT = "not_an_object"  # valid JSON, but not an object
     DUPLICATE_KEY = "duplicate_key"  # an object has the same key twice
     UNKNOWN_FIELD = "unknown_field"  # a field that is not in the contract

@@ -5,6 +5,7 @@ to it.
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,11 +22,16 @@ from lakeproof.reasons import Reason
 
 MAX_FAULTS = 100
 """Maximum number of listed reasons per code; the last one says how many more were found."""
+MAX_VALUES = 5_000_000
+"""Maximum number of values in a record: each takes some 130 bytes of memory, so a record of 64 MiB, which may be 65 kB
+of gzip, could take 4 GiB. The native judge leaves records with more than four million values to this one."""
 MAX_DRIFT_BYTES = 128 << 10
 """Maximum bytes of the paths of drifted values in a record; a record with more is a dead letter. Paths take the number
 of values times the length of the enclosing keys, so a record of a few kilobytes could fill the memory."""
 
 _ABSENT: Any = object()
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*+"')
 
 
 class _Doubled(dict[str, Any]):
@@ -55,7 +61,8 @@ class _Faults:
 
     def add(self, code: Reason, place: Place, detail: str, is_drift: bool = False) -> None:
         if is_drift:
-            self.drift.setdefault(place, []).append(code)
+            if len(self.drift) <= MAX_DRIFT_BYTES:  # further paths would exceed the limit, too
+                self.drift.setdefault(place, []).append(code)
         else:
             self.are_final = True
         count = self._counts.get(code, 0) + 1
@@ -94,6 +101,8 @@ class ExactJudge:
         Reasons are first those about the text (duplicate keys, invalid Unicode), then those about fields in the order
         of the contract, then unknown fields in the order of the record.
         """
+        if _has_too_many_values(unit):
+            return [Fault(Reason.TOO_MANY_VALUES, "$", f"more than {MAX_VALUES:,} values")]
         if _depth(unit) > MAX_DEPTH:
             return [Fault(Reason.TOO_DEEP, "$", f"nested more than {MAX_DEPTH} levels deep")]
         faults = _Faults()
@@ -164,6 +173,17 @@ def _depth(unit: bytes) -> int:
         return container_end(unit, start, len(unit))[1]
     except StructureError as error:
         return error.depth
+
+
+def _has_too_many_values(unit: bytes) -> bool:
+    if _separators(unit) < MAX_VALUES:
+        return False
+    # Not those in strings. Escapes go first: a pattern of strings with escapes would need memory for each escape.
+    return _separators(_STRING.sub(b"", _ESCAPE.sub(b"", unit))) >= MAX_VALUES
+
+
+def _separators(unit: bytes) -> int:
+    return sum(map(unit.count, (b",", b"[", b"{")))
 
 
 def _check_text(value: Any, faults: _Faults) -> None:

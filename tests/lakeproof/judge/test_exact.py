@@ -21,7 +21,7 @@ from lakeproof.contracts import (
     PrimitiveType,
 )
 from lakeproof.contracts.tokens import MAX_DEPTH
-from lakeproof.judge.exact import MAX_FAULTS, ExactJudge
+from lakeproof.judge.exact import MAX_FAULTS, MAX_VALUES, ExactJudge
 from lakeproof.judge.judged import Fault
 
 INT, STRING, SCALAR = PrimitiveType.INT, PrimitiveType.STRING, PrimitiveType.SCALAR
@@ -123,6 +123,21 @@ def test_reasons(unit: bytes, expected: list[str]) -> None:
         assert reasons(unit) == expected
     else:
         assert isinstance(judge(unit), dict)
+
+
+@pytest.mark.parametrize("item", [b"1", b"[]", b"{}"])
+def test_the_number_of_values_is_limited(item: bytes) -> None:
+    """A value takes two bytes of input and 130 of memory."""
+    many = b",".join([item] * MAX_VALUES)
+    assert reasons(b'{"id":"a","z":[' + many + b"]}") == ["too_many_values $"]
+    assert reasons(b'{"id":"a","z":[' + many) == ["too_many_values $"]
+
+
+def test_commas_in_text_are_no_values() -> None:
+    text = b'\\",[{' * MAX_VALUES
+    verdict = judge(b'{"id":"' + text + b'"}')
+    assert isinstance(verdict, dict)
+    assert verdict["id"] == '",[{' * MAX_VALUES
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
