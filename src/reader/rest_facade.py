@@ -7,14 +7,14 @@ open session sees every commit. For a session, the service listens on 127.0.0.1 
 
 import json
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_s3
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.http_server import HttpServer, authority
 from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
@@ -77,14 +77,9 @@ def serve_catalog(settings: Settings, failures: list[LakeproofError], catalog: C
     """Serve a catalog, by default the one of the settings, on 127.0.0.1 within the context; yield the endpoint."""
     reach_this_machine_directly()
     own = f"/{secrets.token_urlsafe(16)}"
-    server = _Server(settings, ("127.0.0.1", 0), failures.append, prefix=own, catalog=catalog)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    server = _Server(settings, "127.0.0.1", 0, failures.append, prefix=own, catalog=catalog)
+    with server.in_background():
         yield f"http://127.0.0.1:{server.server_port}{server.prefix}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @contextmanager
@@ -92,7 +87,7 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
     """Serve the catalog to clients with the token within the context; yield the address."""
     host, port = settings.serve.host, settings.serve.port
     try:
-        server = _Server(settings, (host, port), report, token=token)
+        server = _Server(settings, host, port, report, token=token)
     except OSError as error:
         raise UnavailableError(
             f"Cannot listen on {host}:{port}: {error.strerror}.",
@@ -101,11 +96,8 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
     with server:
         with catalog_errors():
             server.catalog.namespaces(())  # fail at the start if the address of the catalog is wrong
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        try:
-            yield f"http://{host}:{server.server_port}"
-        finally:
-            server.shutdown()
+        with server.in_background():
+            yield f"http://{authority(host, server.server_port)}"
 
 
 class _RefusedError(Exception):
@@ -117,20 +109,18 @@ class _RefusedError(Exception):
         self.kind = kind
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
+class _Server(HttpServer):
     def __init__(
         self,
         settings: Settings,
-        address: tuple[str, int],
+        host: str,
+        port: int,
         report: Callable[[LakeproofError], None],
         prefix: str = "",
         token: str | None = None,
         catalog: Catalog | None = None,
     ) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(host, port, _Handler)
         self.prefix = prefix
         self.token = token
         self.report = report

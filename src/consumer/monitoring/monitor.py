@@ -5,13 +5,11 @@ are counted and shown, and never stop a query.
 """
 
 import json
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from socketserver import TCPServer, ThreadingMixIn
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
@@ -30,6 +28,7 @@ from consumer.queries.mode import ModeQuery
 from consumer.queries.running import Running
 from lakeproof.addresses import without_password
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.http_server import HttpServer, authority
 from lakeproof.kafka.modes import ModeName
 from lakeproof.settings import Settings
 from lakeproof.state.lease import expiries
@@ -58,23 +57,18 @@ def monitored(
     server = _listen(settings.monitor.metrics or "127.0.0.1:0", monitor.answer)
     processors = structlog.get_config()["processors"]
     processors.insert(0, monitor.metrics)
-    threads = [
-        Thread(target=work, name=f"metrics-{work.__name__}", daemon=True)
-        for work in (server.serve_forever, monitor.watch)
-    ]
-    for thread in threads:
-        thread.start()
+    watching = Thread(target=monitor.watch, name="metrics", daemon=True)
+    watching.start()
     try:
-        host, port = server.server_address[:2]
-        log.info("serving metrics", address=f"http://{f'[{host!s}]' if ':' in str(host) else host!s}:{port}/metrics")
-        yield monitor.started
+        with server.in_background():
+            place = authority(server.server_name, server.server_port)
+            log.info("serving metrics", address=f"http://{place}/metrics")
+            yield monitor.started
     finally:
         with suppress(ValueError):
             processors.remove(monitor.metrics)
         monitor.ending.set()
-        server.shutdown()
-        server.server_close()
-        threads[1].join(_END_SECONDS)  # the thread may be waiting for an unavailable broker
+        watching.join(_END_SECONDS)  # the thread may be waiting for an unavailable broker
 
 
 class Monitor:
@@ -210,22 +204,11 @@ class Monitor:
                 yield query.name, folder_size(index)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class _Server(HttpServer, WSGIServer):
     def server_bind(self) -> None:
-        """Bind without a name server lookup of the host, which may be slow."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        """Bind, and prepare what WSGI applications are told about the server."""
+        super().server_bind()
         self.setup_environ()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a client that has closed its connection."""
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):
@@ -237,10 +220,8 @@ class _Handler(WSGIRequestHandler):
 
 def _listen(address: str, answer: Callable[..., Iterable[bytes]]) -> _Server:
     host, _, port = address.rpartition(":")
-    host = host.strip("[]")
     try:
-        family, _, _, _, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        server = (_Server6 if family == socket.AF_INET6 else _Server)((str(place[0]), int(place[1])), _Handler)
+        server = _Server(host.strip("[]"), int(port), _Handler)
     except OSError as error:
         raise UnavailableError(
             f"Cannot serve metrics at {address}: {error.strerror}.",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -21,6 +21,7 @@ import typer
 from lakeproof.catalog import unreadable
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.http_server import HttpServer, authority
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
 from reader.catalogs import catalog_of
@@ -37,6 +38,8 @@ _MOST_SECONDS = 15.0  # maximum age of a page without commits: new data for the 
 _ROWS = 50
 _PORT = 8282
 _COOKIE = "lakeproof_page"
+_OF_ALL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
+"""Where a browser on this machine reaches a server that listens on all addresses."""
 
 
 def run_page(
@@ -66,21 +69,17 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int | N
     token = None if _is_loopback(host) else _token(settings)
     wanted = _PORT if port is None else port
     try:
-        server = _Server((host, wanted), settings, streams, token)
+        server = _Server(host, wanted, settings, streams, token)
     except OSError as error:
         if port is not None or error.errno != errno.EADDRINUSE:
             raise UnavailableError(
                 f"Cannot listen on {host}:{wanted}: {error.strerror}.",
                 "Stop the program that uses it, or use another --port.",
             ) from error
-        server = _Server((host, 0), settings, streams, token)
-    with server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        try:
-            reached = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not listened on
-            yield f"http://{reached}:{server.server_port}/" + (f"?token={quote(token)}" if token else "")
-        finally:
-            server.shutdown()
+        server = _Server(host, 0, settings, streams, token)
+    with server.in_background():
+        reached = _OF_ALL.get(host, host)
+        yield f"http://{authority(reached, server.server_port)}/" + (f"?token={quote(token)}" if token else "")
 
 
 def _write_port(file: Path, port: int | None) -> None:
@@ -104,24 +103,16 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], settings: Settings, streams: Sequence[str], token: str | None) -> None:
-        super().__init__(address, _Handler)
+class _Server(HttpServer):
+    def __init__(self, host: str, port: int, settings: Settings, streams: Sequence[str], token: str | None) -> None:
+        super().__init__(host, port, _Handler)
         self.token = token
         self.settings = settings
         self.streams = streams
-        self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost", address[0])}
+        self.hosts = {authority(name, self.server_port) for name in ("127.0.0.1", "localhost", host)}
         self._catalog = catalog_of(settings)
         self._reading = threading.Lock()
         self._read: tuple[float, str, Page] | None = None
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that go away before the end of an answer, as browsers do."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def version(self) -> str:
         """Return a digest that changes with each commit, and every `_MOST_SECONDS`."""

@@ -51,6 +51,12 @@ def get(address: str, path: str = "", **headers: str) -> tuple[int, str, HTTPRes
         return error.code, error.read().decode(), error  # type: ignore[return-value]
 
 
+def test_the_page_is_served_on_ipv6(settings: Settings) -> None:
+    with serving(settings, [], "::1", 0) as found:
+        assert found.startswith("http://[::1]:")
+        assert get(found)[0] == 200
+
+
 def test_numbers_link_to_their_first_rows_and_events_are_followed(address: str) -> None:
     status, page, answer = get(address)
     assert status == 200
