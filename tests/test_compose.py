@@ -101,6 +101,13 @@ def test_what_runs_forever_returns_with_the_machine(compose: dict[str, Any]) -> 
         assert service.get("restart") == ends.get(name, "unless-stopped"), name
 
 
+def test_workers_remove_the_folders_of_ended_applications(compose: dict[str, Any]) -> None:
+    """Each start of a consumer leaves its jars on each worker."""
+    properties = dict(line.partition(" ")[::2] for line in compose["configs"]["spark"]["content"].splitlines())
+    assert properties["spark.worker.cleanup.enabled"] == "true"
+    assert int(properties["spark.worker.cleanup.appDataTtl"]) < 7 * 86_400
+
+
 def test_each_consumer_is_healthy_once_it_is_ready(compose: dict[str, Any]) -> None:
     consumers = {name: service for name, service in compose["services"].items() if _is_consumer(service)}
     assert consumers.keys() == {"consumer", "consumer-sensors", "consumer-clickstream", "consumer-cluster"}

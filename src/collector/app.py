@@ -43,7 +43,11 @@ def make_app(settings: CollectorSettings, sender: Sender) -> ASGIApp:
 def _others(settings: CollectorSettings, sender: Sender, metrics: Metrics) -> FastAPI:
     """Return an application with all routes except for posts, which it only describes."""
     app = FastAPI(
-        title="Collector", description="Accepts events, and answers when Kafka has stored them.", redoc_url=None
+        title="Collector",
+        description="Accepts events, and answers when Kafka has stored them.",
+        # FastAPI's pages run scripts of another site, beside a field for an API key.
+        docs_url=None,
+        redoc_url=None,
     )
     description = app.openapi
 

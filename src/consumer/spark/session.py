@@ -88,6 +88,8 @@ def start_session(
     settings.logs.mkdir(parents=True, exist_ok=True)
     options = {
         "spark.ui.showConsoleProgress": "false",
+        # Its address answers GET without a login, so any page open in the browser could end a query.
+        "spark.ui.killEnabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         # Queries take turns on the cores: a busy query does not keep the others waiting.

@@ -101,7 +101,8 @@ class Registry:
         password = self._settings.password.get_secret_value() if self._settings.password else ""
         if self._settings.username:
             login = b64encode(f"{self._settings.username}:{password}".encode()).decode()
-            request.add_header("Authorization", f"Basic {login}")
+            # Not for the server of a redirect: a proxy may name its login page.
+            request.add_unredirected_header("Authorization", f"Basic {login}")
         try:
             try:
                 answer = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310

@@ -8,6 +8,7 @@ from lakeproof.addresses import as_uri, folder_or_address, web_address
 from lakeproof.errors import UsageError
 from lakeproof.settings.checks import (
     Folder,
+    HeaderSecret,
     broker_list,
     checked,
     files_text,
@@ -214,6 +215,9 @@ class CollectorSettings(SettingsGroup, title="Collector", alias_generator=with_p
     max_queue_bytes: int = Field(128 * 1024**2, ge=1024**2, description="memory for all unanswered posts")
     max_connections: int = Field(12_000, ge=1, description="maximum number of simultaneous connections")
     keys: Folder | None = Field(None, description="file of API keys; none: no key is required")
+    producer_key: HeaderSecret | None = Field(
+        None, alias="LAKE_PRODUCER_KEY", description="API key with which the producer posts to a collector"
+    )
     events_per_second: float | None = Field(
         None, gt=0, description="maximum number of events per second from each client, with API keys; none: no limit"
     )

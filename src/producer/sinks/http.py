@@ -9,6 +9,8 @@ from http.client import HTTPException
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.settings import Settings
 from producer.sinks import BatchRefused, Sink
@@ -33,7 +35,7 @@ _AGAIN = (
 )
 
 
-def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sink:  # noqa: ARG001 - as all sinks
+def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sink:
     """Create the sink; it contacts the collector at the first write, and appends the responses to `receipts`."""
     try:
         file = receipts.open("ab") if receipts else None
@@ -41,12 +43,13 @@ def connect(url: str, settings: Settings, receipts: "Path | None" = None) -> Sin
         raise UsageError(
             f"Cannot write receipts to {receipts}: {error.strerror}.", "Use another --receipts."
         ) from error
-    return _HttpSink(url, file)
+    return _HttpSink(url, file, settings.collector.producer_key)
 
 
 class _HttpSink(Sink):
-    def __init__(self, url: str, receipts: IO[bytes] | None) -> None:
+    def __init__(self, url: str, receipts: IO[bytes] | None, key: SecretStr | None) -> None:
         self._url = url
+        self._key = key
         self._receipts = receipts
         self._posts = 0
         self._repeated = 0
@@ -55,6 +58,8 @@ class _HttpSink(Sink):
     def write(self, batch: "Batch") -> None:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url, batch.data, headers, method="POST")  # noqa: S310 - http or https
+        if self._key:
+            request.add_unredirected_header("Authorization", f"Bearer {self._key.get_secret_value()}")
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             pause = _PAUSE_SECONDS
@@ -107,7 +112,7 @@ class _HttpSink(Sink):
             self._refused += 1
             return BatchRefused()
         hints: dict[int, str] = {
-            HTTPStatus.UNAUTHORIZED: "Add an API key to the address: --target 'http://HOST:PORT/collect?key=KEY'.",
+            HTTPStatus.UNAUTHORIZED: "Set LAKE_PRODUCER_KEY to an API key of the collector.",
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Use a smaller --batch-size, or raise LAKE_COLLECTOR_MAX_EVENTS.",
         }
         return UsageError(

@@ -67,6 +67,11 @@ def test_spark_listens_on_this_machine_only(spark: SparkSession) -> None:
     assert all(ip.removeprefix("::ffff:") in {"127.0.0.1", "::1"} for ip in listening), listening
 
 
+def test_spark_page_can_end_nothing(spark: SparkSession) -> None:
+    """Its address answers GET without a login."""
+    assert spark.sparkContext.getConf().get("spark.ui.killEnabled") == "false"
+
+
 def test_signals_to_our_group_do_not_reach_the_jvm(spark: SparkSession) -> None:
     gateway: Any = SparkContext._gateway
     jvm = psutil.Process(gateway.proc.pid)

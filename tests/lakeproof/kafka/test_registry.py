@@ -4,6 +4,7 @@ import json
 import urllib.request
 import uuid
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.servers import RegistryServer, free_port
 from lakeproof.contracts import Contract, Field, PrimitiveType, load_contract
 from lakeproof.contracts.json_schema import json_schema
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.http_server import HttpServer
 from lakeproof.kafka.registry import IncompatibleError, Registry, differences
 from lakeproof.settings import RegistrySettings, settings_of
 
@@ -103,6 +105,31 @@ def test_a_registry_that_is_away() -> None:
         with pytest.raises(UnavailableError, match=r"does not respond: .*refused") as error:
             ask_it(CONTRACT)
         assert "secret" not in str(error.value)
+
+
+def test_the_server_of_a_redirect_gets_no_password() -> None:
+    sent: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append((self.path, self.headers.get("Authorization")))
+            self.send_response(200 if self.path == "/login" else 302)
+            self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/login")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server looks for
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HttpServer("127.0.0.1", 0, Handler)
+    url = f"http://127.0.0.1:{server.server_port}"
+    settings = RegistrySettings(url=url, username="u", password=SecretStr("secret"))
+    with server.in_background(), pytest.raises(LakeproofError):
+        Registry(settings, "t").register(CONTRACT)
+    assert sent[0][1] == "Basic dTpzZWNyZXQ="
+    assert ("/login", None) in sent
+    assert ("/login", "Basic dTpzZWNyZXQ=") not in sent
 
 
 def test_something_else_that_answers(registry: RegistryServer) -> None:

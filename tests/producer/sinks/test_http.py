@@ -20,6 +20,7 @@ from tests.producer.conftest import CONTRACTS
 from tests.servers import KafkaServer, free_port
 from typer.testing import CliRunner, Result
 
+from collector.keys import new_key
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError, UsageError
 from lakeproof.judge.batch import Judge
@@ -113,6 +114,20 @@ def test_what_cannot_be_posted_is_said_plainly(
         assert isinstance(error, kind), arguments
         assert said in f"{error.message} {error.hint}"
         assert "SECRET" not in error.message
+
+
+def test_the_key_is_in_no_command_line(
+    produce: Any, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, key = tmp_path / "keys", new_key("shop")
+    file.write_text(f"{key.line}\n")
+    with Collector(tmp_path, own_topics(kafka) | {"LAKE_COLLECTOR_KEYS": str(file)}) as collector:
+        arguments = ["--batches", 1, "--target", url(collector.ready())]
+        error = produce(*arguments).exception
+        assert isinstance(error, UsageError)
+        assert "LAKE_PRODUCER_KEY" in str(error.hint)
+        monkeypatch.setenv("LAKE_PRODUCER_KEY", key.key)
+        assert produce(*arguments).exit_code == 0
 
 
 @pytest.mark.parametrize(
