@@ -5,8 +5,10 @@ Each keeps its folder and port, so that it can be stopped and restarted, also wi
 """
 
 import base64
+import itertools
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +19,7 @@ import urllib.error
 import urllib.request
 import uuid
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -516,11 +519,20 @@ class KafkaServer(Server):
         ]
 
 
+# A port that the kernel chooses may be chosen again, or be given to a client, before a server listens on it. These ports
+# are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run side by side.
+_PORTS = range(16_000, 32_000)
+_next_ports = itertools.count(random.SystemRandom().choice(_PORTS))
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that nobody uses and that this process has not got before."""
+    for number in itertools.islice(_next_ports, len(_PORTS)):
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServerError(f"No port of {_PORTS} is free")
 
 
 def answers(url: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests import servers
 from tests.selection import first_by_default
-from tests.servers import KafkaServer, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError
+from tests.servers import KafkaServer, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError, free_port
 
 
 @pytest.fixture(params=first_by_default(["minio", "postgres", "rest", "kafka"], 2))
@@ -42,6 +42,17 @@ def test_a_server_listens_on_the_loopback_only_and_says_why_it_does_not_start(se
     server.port = port
     server.start()
     assert server.answers()
+
+
+def test_ports_are_given_once_and_are_none_that_clients_get() -> None:
+    taken = free_port()
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", free_port() + 1))
+        given = [free_port() for _ in range(200)]
+        assert server.getsockname()[1] not in given
+    assert len({taken, *given}) == len(given) + 1
+    first, _last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert max(given) < first
 
 
 def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> None:
