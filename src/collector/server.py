@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from collector.app import make_app
 from collector.sender import open_sender
 from lakeproof.errors import UnavailableError
+from lakeproof.http_server import resolve
 from lakeproof.kafka.client import client_properties
 from lakeproof.logs import Forward
 from lakeproof.settings import Settings
@@ -170,7 +171,7 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, address = resolve(host, port)
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from lakeproof.addresses import BUSY_SECONDS, sqlalchemy_uri, sqlite_path, without_password
 from lakeproof.clocks import check_commits
 from lakeproof.errors import LakeproofError, UnavailableError
+from lakeproof.http_server import address_of
 from lakeproof.rest_client import ANSWER_SECONDS, CONNECT_SECONDS, limit_requests
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import scheme_of
@@ -239,7 +240,7 @@ def io_for_tasks(io: "FileIO") -> "FileIO":
 
 def served_properties(settings: Settings) -> dict[str, str]:
     """Return properties for clients of `reader serve`: for PyIceberg, or with a prefix for Spark."""
-    own = {"type": "rest", "uri": f"http://{settings.serve.host}:{settings.serve.port}"}
+    own = {"type": "rest", "uri": address_of(settings.serve.host, settings.serve.port)}
     if settings.serve.token:
         own["token"] = settings.serve.token.get_secret_value()
     return own | (_s3_file_io(settings.s3) if uses_s3(settings) else {})

@@ -106,7 +106,7 @@ def checks_for(settings: Settings, program: Program, landing: str | None = None,
             # A port that was set must be free; for the default, Spark takes the next free one.
             Check("Spark UI port", lambda: _ui_port(settings), optional=not _asked_for_port(settings)),
             Check("logs", lambda: _writable(settings.logs)),
-            _database("landing log", settings.state.database),
+            _database("landing log", settings.state.database, partial(_state, settings)),
         ]
     for name, uri in locations.items():
         # The reader writes nothing, and the consumer only looks into the landing zone.
@@ -308,13 +308,19 @@ def _catalog(settings: Settings, program: Program) -> Check:
     return Check("catalog", lambda: settings.catalog.uri)
 
 
-def _database(name: str, uri: str, connect: Callable[[], str] | None = None) -> Check:
+def _state(settings: Settings) -> None:
+    from lakeproof.state.database import check_server
+
+    check_server(settings.state.database)
+
+
+def _database(name: str, uri: str, connect: Callable[[], object]) -> Check:
     """Check that a SQLite file is writable, or that a database server answers."""
 
     def look() -> str:
         if path := sqlite_path(uri):
             _writable(path.parent)
-        elif connect:
+        else:
             connect()
         return without_password(uri)
 

@@ -134,12 +134,14 @@ def hold(
 
     def wanted(metadata: Metadata) -> Metadata | None:
         nonlocal found
-        held: Metadata | None = metadata.get("refs", {}).get(tag)
+        before: Metadata | None = metadata.get("refs", {}).get(tag)
+        # Until a tool expires snapshots, the tag of a hold whose deadline has passed remains.
+        held = before if any(each.name == tag for each in holds_of(metadata)) else None
         first = _oldest(metadata) if oldest else current(metadata)
         snapshot = snapshot_of(metadata, snapshot_id or (held["snapshot-id"] if held else first))
         if snapshot is None:
             found = None
-            return held
+            return before
         reference = tag_of(snapshot, int(until.timestamp() * 1000))
         if held and held["snapshot-id"] == reference["snapshot-id"]:
             reference = max(held, reference, key=lambda each: each.get("max-ref-age-ms", _LONGEST_AGE))

@@ -1,5 +1,6 @@
 """HTTP servers beside the work of a program."""
 
+import errno
 import socket
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Thread
 from typing import Any
+
+_OF_ALL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 
 
 class HttpServer(ThreadingHTTPServer):
@@ -24,10 +27,8 @@ class HttpServer(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # Of a name with both, such as localhost, IPv4: health checks ask 127.0.0.1.
-        self.address_family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
-        super().__init__((str(place[0]), int(place[1])), handler)
+        self.address_family, place = resolve(host, port)
+        super().__init__(place, handler)
 
     def server_bind(self) -> None:
         """Bind without a name server lookup of the host, which may be slow."""
@@ -50,6 +51,27 @@ class HttpServer(ThreadingHTTPServer):
             self.server_close()
 
 
+def resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """Return the family and the address to listen on; of a name with both, such as localhost, those of IPv4.
+
+    Raises
+    ------
+    OSError
+        The address is unknown.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # an empty or overlong part
+        raise OSError(errno.EINVAL, "not the name of a host") from error
+    family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # health checks ask 127.0.0.1
+    return family, (str(place[0]), int(place[1]))
+
+
 def authority(host: str, port: int) -> str:
-    """Return host and port as they stand in a URL."""
+    """Return host and port in the form of a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(host: str, port: int) -> str:
+    """Return the address at which programs on this machine reach a server that listens on a host."""
+    return f"http://{authority(_OF_ALL.get(host, host), port)}"

@@ -33,7 +33,8 @@ _KINDS_OF_PRIMITIVE: dict[PrimitiveType, tuple[str, ...]] = {
 # A time without a date, a date without a time, no zone, an invalid month, …
 _NO_TIMESTAMPS = ("12:30", "2024", "2026-01-31", "2026-01-31T12:30:00", "2026-13-01T00:00:00Z", "31/01/2026", "now", "")
 
-_SCHEMA_FAULTS = (Reason.MISSING_FIELD, Reason.NULL_FIELD, Reason.WRONG_TYPE, Reason.WRONG_FORMAT)
+_FAULTS_OF_VALUES = (Reason.WRONG_TYPE, Reason.WRONG_FORMAT)
+_SCHEMA_FAULTS = (Reason.MISSING_FIELD, Reason.NULL_FIELD, *_FAULTS_OF_VALUES)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def break_schema(record: Mapping[str, Any], contract: Contract, rng: Random) -> 
     """Break one field of a valid record; return the record and the reason."""
     present = [field for field in contract if field.name in record]
     required = [field for field in present if field.required]
-    reason = rng.choice(_SCHEMA_FAULTS)
+    reason = rng.choice(_SCHEMA_FAULTS if required else _FAULTS_OF_VALUES)
     match reason:
         case Reason.MISSING_FIELD:
             dropped = rng.choice(required).name

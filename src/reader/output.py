@@ -1,7 +1,7 @@
 """Results as a table for people, as CSV or as JSON.
 
 CSV is RFC 4180 with LF line ends: UTF-8 with a header, null is an empty field, nested values are JSON. JSON is one
-array with an object per row. In both, blobs are base64; decimals, dates, times and ``"nan"`` are strings.
+array with an object per row. In both, blobs are base64; decimals, dates, times, intervals and ``"nan"`` are strings.
 """
 
 import base64
@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lakeproof.standard_streams import printable
+from reader.views import identifier
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FETCH_ROWS = 10_000
 _TABLE_ROWS = 40
 _PLENTY = 1_000
+_INEXACT = ("INTERVAL", "TIMESTAMP_NS")
 
 
 class Format(StrEnum):
@@ -38,6 +40,8 @@ class Format(StrEnum):
 
 def write_result(result: "DuckDBPyRelation", output_format: Format, out: TextIO) -> None:
     """Write all rows of `result`; a table is cut, with a note."""
+    if output_format is not Format.TABLE:
+        result = _with_exact_times(result)
     match output_format:
         case Format.TABLE:
             shown = io.StringIO()
@@ -91,6 +95,18 @@ def print_counts(out: "Console", table: "Table") -> None:
 def _width() -> int:
     """Return the number of columns of the terminal; 160 without a terminal."""
     return shutil.get_terminal_size((160, 50)).columns
+
+
+def _with_exact_times(result: "DuckDBPyRelation") -> "DuckDBPyRelation":
+    """Convert intervals and nanoseconds to text: as Python objects, months have 30 days and times microseconds."""
+    kinds = [str(kind) for kind in result.types]
+    if not any(kind in _INEXACT for kind in kinds):
+        return result
+    # By position: names may occur twice.
+    exact = (f"#{number}{'::VARCHAR' if kind in _INEXACT else ''}" for number, kind in enumerate(kinds, start=1))
+    return result.project(
+        ", ".join(f"{value} AS {identifier(name)}" for value, name in zip(exact, result.columns, strict=True))
+    )
 
 
 def _rows(result: "DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lakeproof.catalog import catalog_errors, s3_without_keys, unreadable, uses_s3
 from lakeproof.errors import LakeproofError, UnavailableError
-from lakeproof.http_server import HttpServer, authority
+from lakeproof.http_server import HttpServer, address_of
 from lakeproof.proxies import reach_this_machine_directly
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
@@ -97,7 +97,7 @@ def serve_to_others(settings: Settings, token: str, report: Callable[[LakeproofE
         with catalog_errors():
             server.catalog.namespaces(())  # fail at the start if the address of the catalog is wrong
         with server.in_background():
-            yield f"http://{authority(host, server.server_port)}"
+            yield address_of(host, server.server_port)
 
 
 class _RefusedError(Exception):

@@ -105,6 +105,12 @@ def _fake_java(home: Path, version: str, with_release: bool) -> None:
         (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
 
 
+def test_a_landing_log_whose_server_is_away(settings):
+    error = refuse(changed(settings, LAKE_LANDING_LOG_URI="postgresql://me:hush@127.0.0.1:1/lake"))
+    assert "Cannot use the landing log: connection failed" in error.message
+    assert "hush" not in error.message
+
+
 def test_another_spark_of_the_shell(settings, monkeypatch, tmp_path):
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()

@@ -82,6 +82,18 @@ def test_a_deadline_that_has_passed_holds_nothing(catalog: Catalog) -> None:
     assert held(catalog) == {}
 
 
+@pytest.mark.parametrize("oldest", [False, True])
+def test_a_hold_that_has_passed_begins_anew(catalog: Catalog, *, oldest: bool) -> None:
+    """Nobody has expired snapshots meanwhile, so its tag is still there."""
+    first = newest(catalog)
+    catalog.load_table(NAME).append(ROWS)
+    hold(catalog, NAME, "nightly-report", datetime.now(UTC) + timedelta(milliseconds=300), oldest=not oldest)
+    time.sleep(0.4)
+    again = hold(catalog, NAME, "nightly-report", datetime.now(UTC) + HOUR, oldest=oldest)
+    assert again
+    assert again.snapshot_id == (first if oldest else newest(catalog))
+
+
 def test_what_cannot_be_held(catalog: Catalog) -> None:
     catalog.create_table("bronze.empty", ROWS.schema)
     assert hold(catalog, "bronze.empty", "reader", datetime.now(UTC) + HOUR) is None
@@ -195,10 +207,13 @@ def test_the_command(catalog: Catalog, lake_settings: Settings, tmp_path: Path) 
     assert f"{NAME}: report holds snapshot {newest(catalog)} until " in run().stdout
     assert run(NAME, "--as", "report", "--release").stdout == f"{NAME}: released\n"
     assert held(catalog) == {}
+    catalog.create_table("bronze.empty", ROWS.schema)
+    assert run("bronze.empty", "--as", "report", "--for", "6h").stdout == "bronze.empty: has no snapshot yet\n"
     for arguments, message in {
         (NAME, "--for", "6h"): "--as is missing",
         (NAME, "--as", "report"): "Expected either --for or --until",
         (NAME, "--as", "report", "--for", "6h", "--release"): "--release cannot be used with --for",
+        (NAME, "--as", "reprot", "--release"): f"reprot holds no snapshot of {NAME}.",
         (NAME, "--as", "report", "--for", "6"): "Expected a duration",
         (NAME, "--as", "report", "--until", "2026-11-22"): "--until: expected a time",
         (NAME, "--as", "report", "--until", "2020-11-22T06:00:00Z"): "is in the past",

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from lakeproof.http_server import HttpServer, authority
+from lakeproof.http_server import HttpServer, address_of, authority
 
 TEXT = b"hello" * 1_000_000
 
@@ -42,9 +42,10 @@ def test_a_port_is_taken_by_one_server() -> None:
         HttpServer("127.0.0.1", server.server_port, Handler)
 
 
-def test_an_unknown_host_has_a_reason() -> None:
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b"])
+def test_an_unknown_host_has_a_reason(host: str) -> None:
     with pytest.raises(OSError) as error:  # noqa: PT011 - the text is of the system
-        HttpServer("no-such-host.invalid", 0, Handler)
+        HttpServer(host, 0, Handler)
     assert error.value.strerror
 
 
@@ -64,6 +65,14 @@ def test_a_client_that_goes_away_leaves_no_traceback(capfd: pytest.CaptureFixtur
             assert bool(said) == bool(text)
 
 
-@pytest.mark.parametrize(("host", "expected"), [("::", "[::]:1"), ("lake.local", "lake.local:1")])
-def test_authority(host: str, expected: str) -> None:
-    assert authority(host, 1) == expected
+@pytest.mark.parametrize(
+    ("host", "written", "reached"),
+    [
+        ("lake.local", "lake.local:1", "http://lake.local:1"),
+        ("0.0.0.0", "0.0.0.0:1", "http://127.0.0.1:1"),
+        ("::", "[::]:1", "http://[::1]:1"),
+    ],
+)
+def test_addresses_that_can_be_opened(host: str, written: str, reached: str) -> None:
+    assert authority(host, 1) == written
+    assert address_of(host, 1) == reached

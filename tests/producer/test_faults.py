@@ -1,6 +1,7 @@
 """A fault has exactly the declared effect."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -47,6 +48,13 @@ def test_an_extra_field_adds_only_its_reason(contract: Contract, reasons: Any, r
     assert second is Reason.UNKNOWN_FIELD
     assert len(both) == len(broken) + 1
     assert reasons(parsed(both)) == sorted([first, second])
+
+
+def test_a_contract_that_requires_nothing(contract: Contract) -> None:
+    lenient = replace(contract, fields=tuple(replace(field, required=False) for field in contract), primary_key=())
+    rng = Random(1)
+    seen = {faults.break_schema(sound(rng), lenient, rng)[1] for _ in range(50)}
+    assert seen == {Reason.WRONG_TYPE, Reason.WRONG_FORMAT}
 
 
 def test_every_way_to_break_a_record_is_used(contract: Contract) -> None:

@@ -20,7 +20,8 @@ w' AS text, '' AS empty, NULL AS nothing, 'é😀' AS emoji, true AS flag,
   12345678901234567890123456.1200::decimal(38,4) AS price, 170141183460469231731687303715884105727::hugeint AS huge,
   map {'k': 1.50::decimal(10,2)} AS pairs, {'p': 'q', 'n': NULL} AS fields, [1, NULL] AS items,
   '\xFF"a'::blob AS bytes, 'nan'::double AS not_a_number, 'inf'::double AS infinite,
-  interval 1 day AS gap, '5f2b2f6e-3b5a-4c1e-9d0e-000000000001'::uuid AS id
+  interval '1 month 2 hours' AS gap, '2026-01-01 00:00:00.123456789'::timestamp_ns AS nanos,
+  '5f2b2f6e-3b5a-4c1e-9d0e-000000000001'::uuid AS id
 """
 
 
@@ -59,7 +60,8 @@ def test_json_keeps_every_value(connection: Any) -> None:
         "bytes": "/yJh",
         "not_a_number": "nan",
         "infinite": "inf",
-        "gap": "1 day, 0:00:00",
+        "gap": "1 month 02:00:00",
+        "nanos": "2026-01-01 00:00:00.123456789",
         "id": "5f2b2f6e-3b5a-4c1e-9d0e-000000000001",
     }
 

@@ -206,7 +206,7 @@ class Monitor:
 
 class _Server(HttpServer, WSGIServer):
     def server_bind(self) -> None:
-        """Bind, and prepare what WSGI applications are told about the server."""
+        """Bind, and prepare the variables of WSGI that describe the server."""
         super().server_bind()
         self.setup_environ()
 

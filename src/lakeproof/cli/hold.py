@@ -60,12 +60,18 @@ def hold(
     deadline = None if release else _deadline(duration, until)
     with catalog_errors():
         catalog = open_catalog(settings)
-        for table in _tables(settings, catalog, target):
-            if deadline is None:
-                if release_table(catalog, table, name):
-                    typer.echo(f"{table}: released")
-            elif held := hold_table(catalog, table, name, deadline, oldest=oldest):
-                typer.echo(f"{table}: snapshot {held.snapshot_id} held{held.lasts}")
+        tables = _tables(settings, catalog, target)
+        if deadline is None:
+            released = [table for table in tables if release_table(catalog, table, name)]
+            typer.echo("".join(f"{table}: released\n" for table in released), nl=False)
+            if not released:
+                raise UsageError(
+                    f"{name} holds no snapshot{f' of {target}' if target else ''}.", "`lakeproof hold` lists all holds."
+                )
+            return
+        for table in tables:
+            held = hold_table(catalog, table, name, deadline, oldest=oldest)
+            typer.echo(f"{table}: {f'snapshot {held.snapshot_id} held{held.lasts}' if held else 'has no snapshot yet'}")
 
 
 def _list(settings: Settings, target: str | None) -> None:

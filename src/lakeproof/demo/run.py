@@ -19,6 +19,7 @@ from lakeproof.demo.processes import Processes
 from lakeproof.demo.streams import DemoStream, arguments
 from lakeproof.doctor import Program, check_environment, find_java
 from lakeproof.errors import UnavailableError, UsageError
+from lakeproof.http_server import address_of
 from lakeproof.install.jars import hashes_of_kafka, holds_spark, retrieve
 from lakeproof.install.project import STREAMS, init_project
 from lakeproof.install.spark import prepare_spark
@@ -155,7 +156,7 @@ def _launch(settings: Settings, processes: Processes, stream: DemoStream, *, bro
         _until(lambda: _listens(broker), processes, "kafka")
     if stream is DemoStream.CLICKSTREAM:
         processes.launch("collector")
-        ready = f"http://{settings.collector.host}:{settings.collector.port}/readyz"
+        ready = f"{address_of(settings.collector.host, settings.collector.port)}/readyz"
         _until(lambda: _responds(ready), processes, "collector")
     elif broker:
         # The consumer needs the topic: a first record creates it.

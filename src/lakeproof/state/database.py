@@ -40,10 +40,22 @@ def open_database(uri: str) -> Engine:
             "Use that version or a newer one.",
         ) from None
     except (SQLAlchemyError, OSError) as error:
-        raise _full_disk(error, uri) or UnavailableError(
-            f"Cannot use the landing log: {first_line(error.__cause__ or error)}.", "Check LAKE_LANDING_LOG_URI."
-        ) from error
+        raise _full_disk(error, uri) or _unavailable(error) from error
     return engine
+
+
+def _unavailable(error: Exception) -> UnavailableError:
+    text = first_line(error.__cause__ or error)
+    return UnavailableError(f"Cannot use the landing log: {text}.", "Check LAKE_LANDING_LOG_URI.")
+
+
+def check_server(uri: str) -> None:
+    """Connect to the server of a state database; nothing is created or migrated."""
+    try:
+        with create_engine(sqlalchemy_uri(uri)).connect():
+            pass
+    except SQLAlchemyError as error:
+        raise _unavailable(error) from error
 
 
 @contextmanager

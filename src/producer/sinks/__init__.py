@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeproof.addresses import as_uri, folder_or_address, has_host, with_merged_slashes
 from lakeproof.errors import UsageError
+from lakeproof.http_server import address_of
 from lakeproof.settings import CLICKSTREAM, Settings
 from producer.pace import Stop
 
@@ -73,7 +74,11 @@ def choose_sink(
     if kind is SinkKind.HTTP or (kind is None and (target or "").startswith(_WEB)):
         if stream != CLICKSTREAM:
             raise UsageError(f"--data-sink http is for the {CLICKSTREAM}.", "Use `producer clickstream`.")
-        url = target or f"http://{settings.collector.host}:{settings.collector.port}/collect"
+        url = target or f"{address_of(settings.collector.host, settings.collector.port)}/collect"
+        if not target and not has_host(url):
+            raise UsageError(
+                f"There is no collector at {url}.", "Set LAKE_COLLECTOR_HOST and LAKE_COLLECTOR_PORT, or use --target."
+            )
         if not url.startswith(_WEB) or not has_host(url):
             raise UsageError(
                 f"--data-sink http does not match --target {target}.", "Use --target http://HOST:PORT/collect."

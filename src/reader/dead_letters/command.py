@@ -4,12 +4,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lakeproof.catalog import catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import Settings
 from lakeproof.tables.names import stream_tables
 from lakeproof.wording import count_of
+from reader.catalogs import catalog_of, table_of
 from reader.connect import Session
 from reader.dead_letters.export import INDEX, export
 from reader.dead_letters.report import write_counts
@@ -33,8 +34,8 @@ def show_or_export(
     """Write counts of dead letters to standard output; with a target, write their bytes to it instead."""
     name = stream_tables(stream).dead_letters
     with catalog_errors():
-        exists = open_catalog(settings).table_exists(name)
-    if not exists:
+        table = table_of(catalog_of(settings), name)
+    if table is None:
         load_contract(settings.contracts, stream)  # raises an error about an unknown name
         raise UnavailableError(
             f"The stream {stream} has no dead letters: {name} does not exist yet.", "Run the consumer."

@@ -21,7 +21,7 @@ import typer
 from lakeproof.catalog import unreadable
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.http_server import HttpServer, authority
+from lakeproof.http_server import HttpServer, address_of, authority
 from lakeproof.settings import Settings
 from lakeproof.signals import ending_signals
 from reader.catalogs import catalog_of
@@ -38,8 +38,6 @@ _MOST_SECONDS = 15.0  # maximum age of a page without commits: new data for the 
 _ROWS = 50
 _PORT = 8282
 _COOKIE = "lakeproof_page"
-_OF_ALL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
-"""Where a browser on this machine reaches a server that listens on all addresses."""
 
 
 def run_page(
@@ -78,8 +76,7 @@ def serving(settings: Settings, streams: Sequence[str], host: str, port: int | N
             ) from error
         server = _Server(host, 0, settings, streams, token)
     with server.in_background():
-        reached = _OF_ALL.get(host, host)
-        yield f"http://{authority(reached, server.server_port)}/" + (f"?token={quote(token)}" if token else "")
+        yield f"{address_of(host, server.server_port)}/" + (f"?token={quote(token)}" if token else "")
 
 
 def _write_port(file: Path, port: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from lakeproof.catalog import catalog_errors, open_catalog, quoted
+from lakeproof.catalog import catalog_errors, quoted
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import Kind
@@ -11,6 +11,7 @@ from lakeproof.gold.samples import Samples
 from lakeproof.gold.samples_file import load_all_samples, load_samples
 from lakeproof.settings import Settings
 from lakeproof.tables.names import samples_tables, silver_tables
+from reader.catalogs import catalog_of, table_of
 from reader.connect import Session, connect
 from reader.plot.series import Line, Panel, Plot
 from reader.views import identifier
@@ -25,9 +26,9 @@ def read_device(settings: Settings, name: str, device: str) -> Plot:
     tables = samples_tables(samples.name, samples.anomalies)
     silver = silver_tables(samples.stream).kept
     with catalog_errors():
-        catalog = open_catalog(settings)
+        catalog = catalog_of(settings)
         for table in (silver, tables.samples, tables.anomalies):
-            if not catalog.table_exists(table):
+            if table_of(catalog, table) is None:
                 raise LakeproofError(f"{table} does not exist yet.", f"Run `consumer run {samples.stream}`.")
     with connect(settings) as session:
         return device_plot(session, samples, device)

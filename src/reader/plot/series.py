@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from lakeproof.catalog import catalog_errors, open_catalog, quoted
+from lakeproof.catalog import catalog_errors, quoted
 from lakeproof.contracts import DecimalType, PrimitiveType, load_contract
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.gold.model import WINDOW_START, Aggregate, Measure, Product
@@ -13,6 +13,7 @@ from lakeproof.gold.product_file import load_product
 from lakeproof.settings import Settings
 from lakeproof.standard_streams import printable
 from lakeproof.tables.names import gold_table
+from reader.catalogs import catalog_of, table_of
 from reader.connect import Session, connect
 from reader.views import identifier
 
@@ -72,7 +73,7 @@ def read_plot(settings: Settings, name: str, measures: Sequence[str], keys: Sequ
     chosen = _measures(product, measures)
     condition = _condition(product, keys)
     with catalog_errors():
-        if not open_catalog(settings).table_exists(gold_table(name)):
+        if table_of(catalog_of(settings), gold_table(name)) is None:
             raise LakeproofError(f"{gold_table(name)} does not exist yet.", f"Run `consumer run {product.stream}`.")
     with connect(settings) as session:
         return _read(session, product, chosen, condition, top)

@@ -125,6 +125,7 @@ def test_tables_without_rows_and_no_tables(lake_settings: Settings, reader: Run)
     done = reader(lake_settings, "dead-letters", "events")
     assert (done.returncode, done.stdout) == (3, "")
     assert "dead_letters.events does not exist yet" in done.stderr
+    assert not list(lake_settings.home.glob("**/*.db")), "a look creates no catalog"
     done = reader(lake_settings, "dead-letters", "nothing")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from tests.reader.lake import Done
 from typer.testing import CliRunner
 
+from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import LakeproofError, UsageError
@@ -183,9 +184,13 @@ def test_a_product_without_keys_has_one_line_and_one_without_numbers_none(tmp_pa
 
 def test_a_product_that_is_not_filled_yet(tmp_path: Path) -> None:
     settings = lake_with(tmp_path, PRODUCT, None)
+    lake = sqlite_path(settings.catalog.uri)
+    assert lake
+    lake.unlink(missing_ok=True)
     with pytest.raises(LakeproofError, match=r"gold\.activity does not exist yet") as caught:
         read_plot(settings, "activity", [], [], 5)
     assert caught.value.hint == "Run `consumer run events`."
+    assert not lake.exists(), "a look creates no lake"
 
 
 def test_in_the_terminal(run: Callable[..., Any]) -> None:
