@@ -79,7 +79,9 @@ class KeptKeys:
         """Remember the rows that a micro-batch kept, until silver's commit is seen."""
         is_kept: Any = rows[MICRO_BATCH_ID].to_numpy() != IN_SILVER
         is_kept[list(lost)] = False
-        self._pending = taken, rows.filter(pa.array(is_kept))
+        # Rows come in the order of data files. A key is kept again in a later micro-batch once the horizon has passed
+        # its first row: the index must end with the later row.
+        self._pending = taken, rows.filter(pa.array(is_kept)).sort_by(MICRO_BATCH_ID)
 
     def close(self) -> None:
         """Close the index."""

@@ -1,8 +1,12 @@
 """The strategy `state`: verdicts equal the model, whatever happens to the index."""
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from rocksdict import Cache
 from tests.consumer.lake import Drain, SessionOf
@@ -16,6 +20,8 @@ from tests.consumer.layers.silver.lakes import (
     silver_of,
     with_strategy,
 )
+from tests.consumer.layers.silver.model import Row
+from tests.consumer.layers.silver.test_verdicts import EPOCH, micros, narrow
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import back_up, restore
@@ -23,7 +29,10 @@ from tests.operations.pieces import back_up, restore
 from consumer.layers import buckets
 from consumer.layers.rebuild import rebuild
 from consumer.layers.silver.key_index import KeyIndex
+from consumer.layers.silver.progress import Range
+from consumer.layers.silver.state import KeptKeys, Silver
 from lakeproof.settings import Settings
+from lakeproof.tables.names import SOURCE
 
 pytestmark = pytest.mark.spark
 
@@ -51,6 +60,33 @@ class Lake:
         self._drain(self._settings)
         assert decide_all(self._session_of(self._settings), settings or self._settings) == 1
         check(self._settings)
+
+
+def test_a_key_that_was_kept_twice_is_found_in_its_newer_row(lake_settings: Settings) -> None:
+    """The horizon passes the first row within the micro-batches that silver decides at once."""
+    hour = timedelta(hours=1)
+    first, between, second = (
+        Row(number, f"{number}.json", 0, key, EPOCH + hours * hour, "x", EPOCH + 5 * hour)
+        for number, (key, hours) in enumerate([("a", 2.25), ("b", 4.5), ("a", 2.75)])
+    )
+    end = 0
+
+    def newest() -> Any:
+        return SimpleNamespace(marker=SimpleNamespace(end=end), snapshot_id=end) if end else None
+
+    unused: Any = None
+    table: Any = SimpleNamespace(newest=newest, table_id=lambda: "", descends_from=bool)
+    contract: Any = SimpleNamespace(digest="")
+    keys, wanted = KeptKeys(lake_settings, "events"), pa.chunked_array([[b"a"]], pa.binary())
+    keys.find(Silver(unused, unused, table, contract, micros(EPOCH + 2 * hour), None), wanted)
+    # Rows come with the largest data file first.
+    keys.decided(Range(0, 3, {}, of_topic=False), narrow([second, between, first]), {})
+    end = 3
+    found = keys.find(
+        Silver(unused, unused, table, contract, micros(EPOCH + 2 * hour), micros(EPOCH + 2.5 * hour)), wanted
+    )
+    assert found[SOURCE].to_pylist() == [second.source]
+    keys.close()
 
 
 @pytest.mark.all
