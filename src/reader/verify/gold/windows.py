@@ -92,7 +92,8 @@ class Windows:
         if self._size == self._every:
             return self._newest
         first, last = f"{self._newest} - {self._size - self._every}", self._newest
-        first = first if part.start is None else f"greatest({first}, {part.start})"
+        # A slice may begin between two starts; `range` counts from its first value, which must be a start.
+        first = first if part.start is None else f"greatest({first}, {part.start // self._every * self._every})"
         last = last if part.end is None else f"least({last}, {part.end - 1})"
         return f"unnest(range({first}, {last} + 1, {self._every}))"
 
