@@ -2,12 +2,15 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
+from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UnavailableError
 from lakeproof.settings import settings_of
+from lakeproof.tables.evolution import unsuitable, wider
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import dead_letter_schema, ensure_tables
 
@@ -82,3 +85,25 @@ def test_a_folder_in_the_way_of_the_catalog_is_one_line(tmp_path):
     (tmp_path / "lake").write_bytes(b"")
     with pytest.raises(UnavailableError, match="catalog"):
         open_catalog(settings_of({"LAKE_HOME": tmp_path / "lake"}))
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted", "is_wider", "is_unsuitable"),
+    [
+        (LongType(), LongType(), False, False),
+        (IntegerType(), LongType(), False, False),
+        (LongType(), IntegerType(), True, False),
+        (DecimalType(10, 2), DecimalType(12, 2), False, False),
+        (DecimalType(12, 2), DecimalType(10, 2), True, False),
+        (DecimalType(38, 0), DecimalType(38, 2), False, True),
+        (DecimalType(38, 2), DecimalType(38, 0), False, True),
+        (LongType(), DecimalType(21, 1), False, True),
+        (StringType(), LongType(), False, True),
+    ],
+    ids=str,
+)
+def test_columns_that_cannot_be_widened(has, wanted, is_wider, is_unsuitable):
+    table = Schema(NestedField(1, "a", has))
+    target = Schema(NestedField(1, "a", wanted), NestedField(2, "new", LongType()))
+    assert wider(table, target) == ["a"] * is_wider
+    assert unsuitable(table, target) == ["a"] * is_unsuitable

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeproof.errors import UnavailableError, UsageError
@@ -23,15 +22,15 @@ def lacking(table: "Schema", target: "Schema") -> list[str]:
 
 def wider(table: "Schema", target: "Schema") -> list[str]:
     """Return paths of columns that a table has with a wider type than `target`."""
-    from pyiceberg.exceptions import ResolveError
-    from pyiceberg.schema import promote
+    has = table.column_names
+    return [path for path in lacking(table, target) if path in has and _can_widen(target, table, path)]
 
-    found = []
-    for path in lacking(table, target):
-        with suppress(ResolveError, ValueError):  # no promotion, or no such column
-            promote(target.find_field(path).field_type, table.find_field(path).field_type)
-            found.append(path)
-    return found
+
+def unsuitable(table: "Schema", target: "Schema") -> list[str]:
+    """Return paths of columns whose type in a table is not that of `target`, nor wider, nor can be widened to it."""
+    has, wide = table.column_names, wider(table, target)
+    differ = [path for path in lacking(table, target) if path in has and path not in wide]
+    return [path for path in differ if not _can_widen(table, target, path)]
 
 
 def evolve(
@@ -109,3 +108,16 @@ def _kind(schema: "Schema", path: str) -> str:
     """Return the type of a column; for nested types, only the kind."""
     kind = schema.find_field(path).field_type
     return str(kind) if kind.is_primitive else type(kind).__name__
+
+
+def _can_widen(before: "Schema", after: "Schema", path: str) -> bool:
+    """Return whether Iceberg can change the type of a column from one schema to the other."""
+    from pyiceberg.exceptions import ResolveError
+    from pyiceberg.schema import promote
+
+    old, new = before.find_type(path), after.find_type(path)
+    try:
+        promote(old, new)
+    except ResolveError:
+        return False
+    return getattr(old, "scale", None) == getattr(new, "scale", None)  # PyIceberg does not compare scales

@@ -11,7 +11,7 @@ from lakeproof.errors import LakeproofError
 from lakeproof.gold.model import WINDOW_START, Product
 from lakeproof.gold.product_file import read_under
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.tables.evolution import lacking
+from lakeproof.tables.evolution import lacking, unsuitable
 from lakeproof.tables.names import PRODUCT, gold_query, silver_tables
 from lakeproof.tables.schemas import GOLD_PROPERTIES, gold_schema
 
@@ -63,7 +63,8 @@ def _check_product(table: OpenTable, product: Product) -> None:
         found = filled_for(table)
     except MarkerLostError as error:
         raise MarkerLostError(error.message, rebuild_gold_hint(product.name)) from error
-    if found != product.digest:
+    # The digest has no types: with 1.00 instead of 1 in a measure, it is the same, but the column has another type.
+    if found != product.digest or unsuitable(table.schema(), gold_schema(product)):
         raise LakeproofError(
             f"{table.name} was filled with other keys, windows or measures than gold/{product.name}.yaml has now.",
             f"Restore the file. Or: {rebuild_gold_hint(product.name)}",

@@ -13,7 +13,9 @@ from lakeproof.gold.model import WINDOW_END, WINDOW_START, Product, Publish
 from lakeproof.gold.product_file import load_products, product_names
 from lakeproof.gold.samples_file import load_all_samples
 from lakeproof.settings import Settings
+from lakeproof.tables.evolution import unsuitable
 from lakeproof.tables.names import MARKER, REBUILDING, gold_query, gold_table
+from lakeproof.tables.schemas import gold_schema
 from reader.connect import Session
 from reader.verify.check import Check, Result, Scope
 from reader.verify.checks import products
@@ -105,6 +107,8 @@ def _problem(session: Session, product: Product, gold: Layer, silver: Layer | No
     columns = [WINDOW_START, WINDOW_END, *(key.name for key in product.keys)]
     columns += [measure.name for measure in product.measures]
     problem = products.problem_of(session, product.name, product.digest, gold, columns, other)
+    if not problem and unsuitable(gold.table.schema(), gold_schema(product)):
+        problem = f"{gold.name} {other} Or: {rebuild_hint(product.name)}"
     if problem or not gold.marker:
         return problem
     problem = products.problem_of_silver(product.name, product.stream, gold, silver)

@@ -259,6 +259,15 @@ def test_a_table_of_another_product(lake: GoldLake, old: str, new: str, without:
     assert lake.problem() == f"{text}Or: Run `consumer rebuild gold activity`, to fill it again from silver."
 
 
+def test_a_number_that_changes_the_type_of_a_measure_makes_another_product(lake: GoldLake) -> None:
+    viewed = "  viewed: sum(CASE WHEN event_type = 'page_view' THEN {} END)\n"
+    before = lake.create(ACTIVITY + viewed.format(1))
+    now = lake.write_product(ACTIVITY + viewed.format("1.00"))
+    assert now.digest == before.digest
+    text = "gold.activity was filled with other keys, windows or measures than activity.yaml has. Restore the file. "
+    assert lake.problem() == f"{text}Or: Run `consumer rebuild gold activity`, to fill it again from silver."
+
+
 def test_a_product_whose_file_only_looks_different_is_the_same(lake: GoldLake) -> None:
     lake.create()
     lake.fill(3, *WHOLE)
