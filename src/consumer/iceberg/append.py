@@ -22,14 +22,15 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.errors import IllegalArgumentException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from consumer.iceberg.data_files import DataFile, Target
 from consumer.iceberg.jvm import MISSING, elements, exception_class, is_invalid, java_class
 from consumer.iceberg.marker import Committed, Marker, check_history, has_done, property_of
 from consumer.iceberg.memory import MEMORY
-from consumer.iceberg.newest import newest_marker, spark_state
+from consumer.iceberg.newest import newest_marker, outdated, spark_state
 from lakeproof.catalog import CATALOG
 from lakeproof.clocks import check_time, now_ms
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -102,6 +103,23 @@ class OpenTable:
         """Return the schema of the table."""
         parser = java_class(self.spark, "org.apache.iceberg.SchemaParser")
         return Schema.model_validate_json(parser.toJson(self.loaded.schema()))
+
+    def rows(self, end: int) -> DataFrame:
+        """Return the rows of the table as it was opened; raise an error if it lacks micro-batches before `end`.
+
+        Spark loads the table again, and the catalog may answer with another state than before.
+        """
+        newest = self.newest()
+        if end > (newest.next_number if newest else 0):
+            raise outdated(self.name)
+        reader = self.spark.read.option("versionAsOf", self.loaded.currentSnapshot().snapshotId())
+        try:
+            found = reader.table(f"{CATALOG}.{identifier_of(self.name)}")
+        except IllegalArgumentException as error:  # no such snapshot
+            raise outdated(self.name) from error
+        # A snapshot has the columns of its time, which may have been renamed since then, or be fewer.
+        kinds = java_class(self.spark, "org.apache.iceberg.spark.SparkSchemaUtil").convert(self.loaded.schema())
+        return found.withColumnsRenamed(self.renamed()).to(StructType.fromJson(json.loads(kinds.json())))
 
     def widen(self, wanted: Schema) -> None:
         """Add missing columns, and widen narrower ones."""

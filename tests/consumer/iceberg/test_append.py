@@ -1,5 +1,6 @@
 """An append happens once, however often its micro-batch is tried."""
 
+import json
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.operations.tables import expire_all_but_last
 
 from consumer.iceberg import append
 from consumer.iceberg.append import OpenTable, append_once, open_table
@@ -23,6 +25,7 @@ from consumer.iceberg.memory import MEMORY
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.settings import S3Settings
 from lakeproof.storage import open_storage
+from lakeproof.tables.names import RENAMED
 
 pytestmark = pytest.mark.spark
 
@@ -118,6 +121,27 @@ def test_a_data_file_that_was_removed_meanwhile_is_not_committed(
     with pytest.raises(UnavailableError, match=r"were removed before their commit: .*parquet"):
         append_once(table(), marker(1), written)
     assert ids(spark, name) == [1]
+
+
+def test_the_rows_of_an_opened_table_are_those_of_its_snapshot(
+    spark: SparkSession, name: str, table: Table, rows: Rows
+) -> None:
+    append_once(table(), marker(0), rows(1, 2))
+    before = table()
+    spark.sql(f"alter table lake.{name} rename column at to moment")
+    spark.sql(f"alter table lake.{name} add column note string")
+    spark.sql(f"alter table lake.{name} set tblproperties ('{RENAMED}' = '{json.dumps({'at': 'moment'})}')")
+    renamed = table().rows(1)
+    assert renamed.columns == ["id", "moment", "note"]
+    assert {(row.id, row.moment is None, row.note) for row in renamed.collect()} == {(1, False, None), (2, False, None)}
+    append_once(table(), marker(1), rows(3))
+    assert sorted(row.id for row in before.rows(1).collect()) == [1, 2]
+    assert sorted(row.id for row in table().rows(2).collect()) == [1, 2, 3]
+    with pytest.raises(UnavailableError, match="does not show the newest state"):
+        before.rows(2)
+    expire_all_but_last(spark, name)  # to Spark, the snapshot is as unknown as in an older state
+    with pytest.raises(UnavailableError, match="does not show the newest state"):
+        before.rows(1)
 
 
 def test_many_data_files_are_described_at_once_and_leave_no_connections(

@@ -49,6 +49,7 @@ CLASSES = {
         f"{SHADED}.conf.PlainParquetConfiguration": [],
         f"{SHADED}.format.converter.ParquetMetadataConverter": ["readParquetMetadata"],
         "org.apache.iceberg.spark.Spark3Util": ["loadIcebergCatalog", "loadIcebergTable"],
+        "org.apache.iceberg.spark.SparkSchemaUtil": ["convert"],
         "org.apache.iceberg.util.SnapshotUtil": ["isAncestorOf"],
         "java.io.ByteArrayInputStream": [],
         "java.io.FileNotFoundException": [],

@@ -32,7 +32,6 @@ from consumer.layers.samples.detectors import Anomaly, anomalies
 from consumer.layers.samples.reading import Reading
 from consumer.layers.upstream import upstream_of
 from consumer.scope import Scope
-from lakeproof.catalog import CATALOG
 from lakeproof.errors import LakeproofError
 from lakeproof.gold.samples import DETECTED_AT, DETECTOR, MAXIMUM, MINIMUM, Samples
 from lakeproof.settings import Settings
@@ -182,9 +181,9 @@ class SamplesLayer(Layer[_Work]):
         """Return silver's rows from `since` to before the horizon; silver may be ahead by now."""
         event_time = F.col(f"`{self._samples.event_time.name}`")
         used = (self._samples.device.name, self._samples.value.name)
-        renamed = open_table(spark, self.source, silver_query(self.stream)).renamed()
-        rows = spark.table(f"{CATALOG}.{self.source}").where(F.col(MICRO_BATCH_ID) < work.end)
-        rows = rows.withColumnsRenamed({new: old for old, new in renamed.items() if old in used})
+        silver = open_table(spark, self.source, silver_query(self.stream))
+        rows = silver.rows(work.end).where(F.col(MICRO_BATCH_ID) < work.end)
+        rows = rows.withColumnsRenamed({new: old for old, new in silver.renamed().items() if old in used})
         rows = rows.where(event_time < timestamp(work.until))
         if since is not None:
             rows = rows.where(event_time >= timestamp(since))

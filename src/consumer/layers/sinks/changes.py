@@ -11,12 +11,13 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from consumer.iceberg.append import open_table
 from consumer.iceberg.marker import Committed
 from consumer.layers.gold.table import read_as_silver_has_it
 from consumer.layers.gold.times import timestamp
 from consumer.layers.gold.touched import ALL_WINDOWS, Windows, closed_between, rows_of, silver_rows, touched_windows
 from consumer.layers.sinks.messages import of_dead_letters, of_gold, of_silver
-from lakeproof.catalog import CATALOG, catalog_errors, open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import Contract
 from lakeproof.gold.model import WINDOW_START, Product, Publish
@@ -59,16 +60,16 @@ class Followed:
 
 def silver_followed(contract: Contract) -> Followed:
     """Follow the silver table of a stream."""
-    table, to_messages = silver_tables(contract.stream).kept, partial(of_silver, primary_key=contract.primary_key)
-    changes = partial(_appended, table, to_messages)
-    return Followed(table, silver_query(contract.stream), contract.stream, changes)
+    table, query = silver_tables(contract.stream).kept, silver_query(contract.stream)
+    changes = partial(_appended, table, query, partial(of_silver, primary_key=contract.primary_key))
+    return Followed(table, query, contract.stream, changes)
 
 
 def dead_letters_followed(stream: str) -> Followed:
     """Follow the dead letters of a stream."""
-    table = stream_tables(stream).dead_letters
-    changes = partial(_appended, table, of_dead_letters)
-    return Followed(table, bronze_query(stream), stream, changes, may_cut=True)
+    table, query = stream_tables(stream).dead_letters, bronze_query(stream)
+    changes = partial(_appended, table, query, of_dead_letters)
+    return Followed(table, query, stream, changes, may_cut=True)
 
 
 def gold_followed(product: Product, contract: Contract) -> Followed:
@@ -79,6 +80,7 @@ def gold_followed(product: Product, contract: Contract) -> Followed:
 
 def _appended(
     name: str,
+    query: str,
     to_messages: Callable[[DataFrame], DataFrame],
     spark: SparkSession,
     settings: Settings,  # noqa: ARG001 - of windows, which are looked for with PyIceberg
@@ -89,7 +91,7 @@ def _appended(
     start = since.next_number if since else 0
     end = min(newest.next_number, start + _MAX_MICRO_BATCHES)
     number = F.col(MICRO_BATCH_ID)
-    rows = spark.table(f"{CATALOG}.{name}").where((number >= start) & (number < end))
+    rows = open_table(spark, name, query).rows(end).where((number >= start) & (number < end))
     return Change(to_messages(rows), replace(newest, marker=replace(newest.marker, micro_batch_id=end - 1)))
 
 
@@ -122,4 +124,5 @@ def _rows(spark: SparkSession, settings: Settings, product: Product, windows: Wi
         return spark.createDataFrame(rows_of(spark, settings, product, windows, end))
     start = F.col(WINDOW_START)
     inside = ((start >= timestamp(first)) & (start < timestamp(last)) for first, last in windows.starts)
-    return spark.table(f"{CATALOG}.{gold_table(product.name)}").where(reduce(Column.__or__, inside, F.lit(False)))
+    table = open_table(spark, gold_table(product.name), gold_query(product.name))
+    return table.rows(end).where(reduce(Column.__or__, inside, F.lit(False)))

@@ -27,16 +27,18 @@ from tests.consumer.layers.samples.lakes import (
 from tests.operations import tables
 from tests.selection import first_by_default
 
+from consumer.iceberg.append import OpenTable, open_table
 from consumer.layers import upstream
 from consumer.layers.rebuild import rebuild
 from consumer.layers.samples import sample
 from consumer.layers.samples.reading import Reading
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.errors import LakeproofError, UsageError
+from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.gold.samples import Samples
 from lakeproof.settings import Settings
 from lakeproof.tables.evolution import renaming
+from lakeproof.tables.names import silver_query
 from lakeproof.tables.schemas import ensure_silver_tables
 
 pytestmark = pytest.mark.spark
@@ -165,6 +167,27 @@ def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: Spa
         tables.expire_all_but_last(session, table)
     check(lake, silver, samples)
     silver.keep([at(500, -1), at(600)])
+    fill(session, lake, samples)
+    check(lake, silver, samples)
+
+
+def test_an_older_state_of_silver_is_not_sampled(
+    lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a catalog may answer to the second of two requests."""
+    samples = write_samples(lake, TEXT)
+    silver.keep([at(0, -1), at(0, 2, "b")])
+    older = open_table(session, SILVER.kept, silver_query("sensors"))
+    silver.keep([at(200)])
+
+    def opened(spark: SparkSession, name: str, query: str) -> OpenTable:
+        return older if name == SILVER.kept else open_table(spark, name, query)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sample, "open_table", opened)
+        with pytest.raises(UnavailableError, match="does not show the newest state"):
+            fill(session, lake, samples)
+    assert found_samples(lake, samples) == found_anomalies(lake, samples) == []
     fill(session, lake, samples)
     check(lake, silver, samples)
 

@@ -26,6 +26,8 @@ from tests.selection import only_with_all
 from tests.servers import KafkaServer, free_port
 
 from consumer.app.repair import resend
+from consumer.iceberg.append import open_table
+from consumer.layers.sinks import changes
 from consumer.layers.sinks import topic as sink
 from consumer.layers.sinks.changes import Followed, gold_followed, silver_followed
 from consumer.layers.sinks.topic import TopicSink, sink_name
@@ -249,6 +251,29 @@ def test_a_table_that_was_restored_is_noticed(
     lose(lake, Piece.LANDING_LOG)
     send_all(session, lake, followed, topic)
     assert len(received(kafka, topic)) == 6
+
+
+def test_an_older_state_of_the_table_is_not_sent(
+    lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a catalog may answer to the second of two requests."""
+    sinks = [
+        TopicSink(lake, followed, kafka.new_topic())
+        for followed in (gold(lake, SPENDING), silver_followed(load_contract(lake.contracts, "orders")))
+    ]
+    silver.keep([order(NOON)])
+    fill(session, lake, SPENDING)
+    older = {each.follows: open_table(session, each.reads[0], each.follows) for each in sinks}
+    silver.keep([order(NOON + HOUR)])
+    fill(session, lake, SPENDING)
+    for each in sinks:
+        with monkeypatch.context() as patch:
+            patch.setattr(changes, "open_table", lambda _spark, _name, query: older[query])
+            with pytest.raises(UnavailableError, match="does not show the newest state"):
+                take_all(session, lake, each)
+        assert each._positions.get(each.name) is None
+        assert take_all(session, lake, each) == 1
+        assert len(received(kafka, each._topic)) == 2
 
 
 def test_two_consumers_do_not_move_one_position(lake: Settings, session: SparkSession, silver: Silver) -> None:
