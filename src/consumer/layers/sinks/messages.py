@@ -23,11 +23,23 @@ from lakeproof.tables.names import (
     POSITION,
     RAW,
     REASONS,
+    RESCUED,
     SOURCE,
     UPDATED_AT,
 )
 
-_OF_THE_LAKE = {SOURCE, POSITION, MICRO_BATCH_ID, LANDED_AT, INGESTED_AT, CONTRACT_VERSION, CONTENT_HASH, KEY, HEADERS}
+_OF_THE_LAKE = {
+    SOURCE,
+    POSITION,
+    MICRO_BATCH_ID,
+    LANDED_AT,
+    INGESTED_AT,
+    CONTRACT_VERSION,
+    CONTENT_HASH,
+    KEY,
+    HEADERS,
+    RESCUED,
+}
 _HEADERS = "array<struct<key:string,value:binary>>"
 _CUT = "lakeproof-cut"
 _IDENTIFYING = {"lakeproof-id", "lakeproof-source", "lakeproof-position"}
