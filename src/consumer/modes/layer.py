@@ -29,7 +29,7 @@ from consumer.modes.sinks import Folder, window_messages
 from consumer.modes.tasks import Mask, Piece, Work, judge, write_kept
 from consumer.modes.windows import OPEN, as_final, merged, split_final, touched, windows_of
 from consumer.scope import Scope
-from consumer.sources.kafka.read import MessagesLostError
+from consumer.sources.kafka.read import MessagesLostError, lost, truncated
 from consumer.spreading import ResultT, attempted, succeeded
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.create import TopicSpec, ready_topic
@@ -174,11 +174,12 @@ class ModeLayer(Layer[ModePlan]):
         known.checkpoint.check(known.identity, self._mode, topic_id)
         extents = known.topic.extents(partitions)
         for partition, extent in extents.items():
-            wanted = start.next(partition)
-            lost = (wanted, extent.first) if extent.first > wanted < extent.end else (extent.end, wanted)
-            if lost[0] < lost[1]:
-                what = f"Offsets {lost[0]:,} to {lost[1] - 1:,} of partition {partition} of {self._mode.topic}"
-                raise _hinted(MessagesLostError(f"{what} were removed from the topic before they were read."))
+            wanted, name = start.next(partition), self._mode.topic
+            if extent.first > wanted:
+                raise _hinted(lost(name, partition, wanted, extent.first))
+            if extent.end < wanted:
+                but = f"the checkpoint is at {wanted:,}: brokers lost messages."
+                raise _hinted(truncated(name, partition, extent.end, but))
         if known.end:
             extents = {
                 partition: replace(extent, end=min(extent.end, known.end.next(partition)))
@@ -290,7 +291,7 @@ def _checked(results: list[ResultT | LakeproofError]) -> list[ResultT]:
 
 def _hinted(error: LakeproofError) -> LakeproofError:
     error.hint = (
-        "Let the topic keep messages for longer. To resume without them, begin again with a new checkpoint and new "
-        "sinks; the old ones keep their data."
+        "Restore the topic, or let it keep messages for longer. To resume without them, begin again with a new "
+        "checkpoint and new sinks; the old ones keep their data."
     )
     return error

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from consumer.modes.checkpoint import Checkpoint
 from consumer.modes.layer import ModeLayer
 from consumer.modes.plan import ModePlan
+from consumer.sources.kafka.read import MessagesLostError
 from lakeproof.errors import UnavailableError
 from lakeproof.kafka.modes import ModeName, mode_of
 from lakeproof.kafka.topic import Extent, Topic
@@ -61,4 +62,28 @@ def test_a_plan_that_was_not_written_is_made_again(tmp_path: Path, monkeypatch: 
     plan = layer.next(SPARK)
     assert plan is not None
     assert plan.end.next(0) == 5
+    layer.close()
+
+
+@pytest.mark.parametrize(
+    ("extent", "message"),
+    [
+        pytest.param(Extent(7, 9), "Offsets 5 to 6 of partition 0 of clicks were removed", id="by retention"),
+        pytest.param(Extent(0, 3), "ends at offset 3, but the checkpoint is at 5: brokers lost", id="by brokers"),
+    ],
+)
+def test_what_a_topic_lost_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extent: Extent, message: str
+) -> None:
+    extents = [Extent(0, 5)]
+    monkeypatch.setattr(Topic, "identity", lambda _: ("id", [0]))
+    monkeypatch.setattr(Topic, "extents", lambda _, wanted: dict.fromkeys(wanted, extents[-1]))
+    own = {"LAKE_DEDUPE_STARTING_OFFSETS": "latest", "LAKE_DEDUPE_TOPIC": "clicks"}
+    settings = settings_of({"LAKE_HOME": tmp_path, "LAKE_DEDUPE_PARQUET": str(tmp_path / "kept"), **own})
+    layer = ModeLayer(settings, mode_of(ModeName.DEDUPE, settings), to_the_end=False)
+    layer.resume()
+    extents.append(extent)
+    with pytest.raises(MessagesLostError, match=message) as caught:
+        layer.next(SPARK)
+    assert "new checkpoint" in caught.value.hint
     layer.close()

@@ -110,6 +110,14 @@ def lost(topic: str, partition: int, start: int, first: int) -> MessagesLostErro
     )
 
 
+def truncated(topic: str, partition: int, end: int, but: str) -> MessagesLostError:
+    """Return the error for a partition that is shorter than before."""
+    return MessagesLostError(
+        f"Partition {partition} of {topic} ends at offset {end:,}, but {but}",
+        "Restore the topic, or read it as a new stream: copy the contract under another name.",
+    )
+
+
 def envelopes(
     parts: Iterable[OffsetRange], kafka: KafkaSettings, limits: Limits, *, in_order: bool = True
 ) -> Iterator[Envelope | Messages]:
@@ -207,11 +215,8 @@ def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[str]) -
     if extent.first > part.start:
         return lost(part.topic, part.partition, part.start, extent.first)
     if extent.end < part.end:
-        return MessagesLostError(
-            f"Partition {part.partition} of {part.topic} ends at offset {extent.end:,}, but the checkpoint is at "
-            f"{part.end:,}: brokers lost messages, or the topic was created again.",
-            "Restore the topic, or read it as a new stream: copy the contract under another name.",
-        )
+        but = f"the checkpoint is at {part.end:,}: brokers lost messages, or the topic was created again."
+        return truncated(part.topic, part.partition, extent.end, but)
     return unavailable(kafka, part.topic, None, problems)
 
 

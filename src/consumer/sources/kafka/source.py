@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from consumer.sources.envelope import Envelope, Messages
 from consumer.sources.kafka.past import KnownOfPast, at_most, known_of_past
-from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes, lost, read_again
+from consumer.sources.kafka.read import OffsetRange, envelopes, lost, read_again, truncated
 from consumer.sources.source import Held, Source
 from lakeproof.checkpoint import read_checkpoint
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -152,6 +152,8 @@ class KafkaSource(Source[OffsetRange]):
 
     def _next(self, start: Offsets) -> Held[OffsetRange] | None:
         ends = self._ends_now() if self._ends is None else self._ends
+        for partition, end in ends.items():
+            self._check_end(partition, end, start.next(partition))
         taken = advanced(start, ends, self._kafka.max_offsets_per_micro_batch)
         if taken == start:
             return None
@@ -268,13 +270,13 @@ class KafkaSource(Source[OffsetRange]):
                 given_up[partition] = given_up_before(self._settings.state.database, self._stream, partition)
                 if given_up[partition] < extent.first:
                     raise lost(self._topic.name, partition, wanted, extent.first)
-            if extent.end < wanted:
-                raise MessagesLostError(
-                    f"Partition {partition} of {self._topic.name} ends at offset {extent.end:,}, but the tables are at "
-                    f"{wanted:,}: brokers lost messages.",
-                    "Restore the topic, or read it as a new stream: copy the contract under another name.",
-                )
+            self._check_end(partition, extent.end, wanted)
         return given_up
+
+    def _check_end(self, partition: int, end: int, wanted: int) -> None:
+        """Check that the brokers still have the messages that the tables have."""
+        if end < wanted:
+            raise truncated(self._topic.name, partition, end, f"the tables are at {wanted:,}: brokers lost messages.")
 
     @property
     def _known(self) -> Recorded:

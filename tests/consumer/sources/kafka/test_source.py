@@ -22,11 +22,15 @@ from consumer.app.repair import give_up_offsets, lost_offsets, reset, topic_of
 from consumer.queries.bronze import BronzeQuery
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.trigger import Trigger
+from consumer.sources.kafka.read import MessagesLostError
 from consumer.sources.kafka.source import KafkaSource, advanced
-from lakeproof.checkpoint import checkpoint_folder
+from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets, source_name
+from lakeproof.kafka.recorded import Recorded
+from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Settings
+from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
 
@@ -294,6 +298,36 @@ def test_a_micro_batch_is_full_while_enough_is_waiting(waiting: list[int], most:
 def test_a_partition_that_ends_before_the_position_is_not_taken_back() -> None:
     at = Offsets.of("t", {0: 5, 1: 5})
     assert advanced(at, {0: 3, 1: 6}, 100) == Offsets.of("t", {0: 5, 1: 6})
+
+
+@pytest.fixture
+def extents(monkeypatch: pytest.MonkeyPatch) -> dict[int, Extent]:
+    """The extents of the topic of `following`, which tests change."""
+    extents: dict[int, Extent] = {}
+    monkeypatch.setattr(Topic, "identity", lambda _: ("id", sorted(extents)))
+    monkeypatch.setattr(Topic, "extents", lambda _, wanted: {each: extents[each] for each in wanted})
+    return extents
+
+
+@pytest.fixture
+def following(lake_settings: Settings) -> KafkaSource:
+    """A source that waits for more messages of a topic with `extents`; its stream begins at offset 0."""
+    ContractLog(lake_settings.state.database).make_current("events", "digest", b"")
+    source = KafkaSource(changed(lake_settings, LAKE_KAFKA_TOPIC="incoming"), "events", bronze_query("events"), False)
+    source._recorded = Recorded("id", Offsets("incoming"))
+    return source
+
+
+def test_a_partition_that_got_shorter_stops_a_stream_that_waits(
+    following: KafkaSource, extents: dict[int, Extent]
+) -> None:
+    extents |= {0: Extent(0, 100), 1: Extent(0, 10)}
+    held = following.next("incoming/", 1)
+    assert held is not None
+    assert following.next(held.end, 1) is None
+    extents[0] = Extent(0, 90)
+    with pytest.raises(MessagesLostError, match="Partition 0 of incoming ends at offset 90, but the tables are at 100"):
+        following.next(held.end, 1)
 
 
 def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
