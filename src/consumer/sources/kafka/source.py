@@ -7,6 +7,7 @@ The driver finds the available offsets. The tasks of a micro-batch read the mess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from time import monotonic, sleep
 
 from pyiceberg.catalog import Catalog
@@ -21,6 +22,7 @@ from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.kafka.offsets import Offsets, Range, past_between, without
 from lakeproof.kafka.recorded import Recorded, check_comes_from, record_topic, recorded_topic
 from lakeproof.kafka.topic import Topic, are_removed
+from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.given_up import given_up_before
@@ -38,6 +40,7 @@ class MessageReader:
     """Reads messages within a task; see :class:`consumer.sources.source.Reader`."""
 
     kafka: KafkaSettings
+    recorded: Recorded
 
     def groups(self, parts: Sequence[OffsetRange], cores: int) -> list[list[OffsetRange]]:
         """Split ranges into pieces of about the same number of offsets, one per task."""
@@ -55,7 +58,14 @@ class MessageReader:
 
     def read_again(self, source: str, etag: str, limits: Limits) -> Envelope:  # noqa: ARG002 - messages do not change
         """Read a message."""
+        if not self._is_recorded_topic:
+            return Envelope(None, source, None, (Reason.ABSENT, "the topic was created again"))
         return read_again(source, self.kafka, limits)
+
+    @cached_property
+    def _is_recorded_topic(self) -> bool:
+        """Whether the topic still is the one with the messages of the stream; brokers are asked once per task."""
+        return Topic(self.kafka, self.recorded.topic).identity()[0] == self.recorded.topic_id
 
     def recover(self, source: str, value: bytes, limits: Limits) -> None:
         """Return None: messages are not compressed batches."""
@@ -85,7 +95,7 @@ class KafkaSource(Source[OffsetRange]):
     @property
     def reader(self) -> MessageReader:
         """The reader of messages for tasks."""
-        return MessageReader(self._kafka)
+        return MessageReader(self._kafka, self._known)
 
     def check_without_tables(self) -> None:
         """Refuse to start from the beginning if a checkpoint shows that there were tables."""

@@ -29,7 +29,7 @@ from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded
 from lakeproof.kafka.topic import Extent, Topic
-from lakeproof.settings import Settings
+from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
@@ -328,6 +328,23 @@ def test_a_partition_that_got_shorter_stops_a_stream_that_waits(
     extents[0] = Extent(0, 90)
     with pytest.raises(MessagesLostError, match="Partition 0 of incoming ends at offset 90, but the tables are at 100"):
         following.next(held.end, 1)
+
+
+def test_a_message_of_a_topic_that_was_created_again_is_not_read_for_a_dead_letter(
+    kafka: KafkaServer, lake_settings: Settings
+) -> None:
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, LAKE_KAFKA_TOPIC=topic)
+    source = KafkaSource(settings, "events", bronze_query("events"), True)
+    source._recorded = Recorded(Topic(settings.kafka, topic).identity()[0], Offsets(topic))
+    name = source_name(topic, 0, 0)
+    assert source.reader.read_again(name, "1", Limits()).value == event(0)
+    kafka.delete_topic(topic)
+    kafka.new_topic(name=topic)
+    send(kafka, topic, [event(1)])
+    again = source.reader.read_again(name, "1", Limits())
+    assert (again.value, again.failure) == (None, ("absent", "the topic was created again"))
 
 
 def test_the_start_is_found_once_and_stays(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
