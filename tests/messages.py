@@ -2,12 +2,26 @@
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.servers import KafkaServer
 
 Headers = list[tuple[str, bytes | None]]
+
+
+class RefusingConsumer(Consumer):
+    """A client whose user has no rights on consumer groups: it says so before it returns the first messages."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        self._refusals = [Message(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
+
+    def consume(self, *arguments: Any) -> list[Message]:
+        """Return the refusal, then messages."""
+        found, self._refusals = self._refusals, []
+        return found or super().consume(*arguments)
 
 
 def event(number: int, **changes: object) -> bytes:

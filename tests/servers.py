@@ -19,7 +19,8 @@ import urllib.error
 import urllib.request
 import uuid
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -30,7 +31,17 @@ from urllib.parse import quote
 import psutil
 import psycopg
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from psycopg import sql
 
 from lakeproof.settings import S3Settings
@@ -463,6 +474,28 @@ class KafkaServer(Server):
         admin, place = self._admin(), TopicPartition(topic, partition, before)
         admin.delete_records([place])[place].result()
 
+    @contextmanager
+    def only_allowing(self, topic: str, *operations: AclOperation) -> Iterator[dict[str, str]]:
+        """Let `user` do nothing else with a topic, and nothing at all with consumer groups; yield `login`."""
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        rules = [
+            AclBinding(ResourceType.TOPIC, topic, literal, f"User:{self.user}", "*", each, allow) for each in operations
+        ]
+        # A resource that has a rule is closed to all others.
+        rules.append(AclBinding(ResourceType.GROUP, "*", literal, "User:nobody", "*", AclOperation.READ, allow))
+        admin = self._admin()
+        for made in admin.create_acls(rules).values():
+            made.result()
+        try:
+            yield self.login
+        finally:
+            filters = [
+                AclBindingFilter(each.restype, each.name, literal, each.principal, "*", each.operation, allow)
+                for each in rules
+            ]
+            for removed in admin.delete_acls(filters).values():
+                removed.result()
+
     def _write_properties(self) -> None:
         properties = {
             "process.roles": "broker,controller",
@@ -476,6 +509,10 @@ class KafkaServer(Server):
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
             f'PlainLoginModule required user_{self.user}="{self.password}";',
             "log.dirs": self.folder / "data",
+            # Who does not log in may do everything, and `user`, too, unless `only_allowing` takes it away.
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
             # One node keeps one copy of all data.
@@ -519,8 +556,8 @@ class KafkaServer(Server):
         ]
 
 
-# A port that the kernel chooses may be chosen again, or be given to a client, before a server listens on it. These ports
-# are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run side by side.
+# A port that the kernel chooses may be chosen again, or be given to a client, before a server listens on it. These
+# ports are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run side by side.
 _PORTS = range(16_000, 32_000)
 _next_ports = itertools.count(random.SystemRandom().choice(_PORTS))
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from consumer.removal.condition import Condition
 from consumer.sources.kafka.read import headers_of
-from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.client import client_properties, is_about_group
 from lakeproof.kafka.sending import Outgoing, Sending
 from lakeproof.kafka.topic import Topic, unavailable
 from lakeproof.settings import KafkaSettings
@@ -84,7 +84,7 @@ def _messages(kafka: KafkaSettings, name: str, partitions: list[int]) -> Iterato
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
-                else:
+                elif not is_about_group(error):
                     raise unavailable(kafka, name, error, at=(message.partition(), message.offset()))
 
 

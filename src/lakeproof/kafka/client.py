@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from lakeproof.errors import UsageError
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
     from lakeproof.settings import KafkaSettings
 
 
@@ -72,6 +74,13 @@ def accepted_settings() -> Iterator[None]:
         raise UsageError(
             f"Kafka's client does not accept the settings: {text}.", "Check the LAKE_KAFKA_… variables."
         ) from error
+
+
+def is_about_group(error: "KafkaError") -> bool:
+    """Return whether an error is about the consumer group: the client asks for it, although no program joins one."""
+    from confluent_kafka import KafkaError as Kind
+
+    return error.code() == Kind.GROUP_AUTHORIZATION_FAILED
 
 
 def check_files(kafka: "KafkaSettings") -> None:

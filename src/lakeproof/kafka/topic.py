@@ -207,10 +207,10 @@ def unavailable(
             f"Kafka at {kafka.bootstrap_servers} has no topic {topic}.",
             "Create the topic, or check --topic and LAKE_KAFKA_BOOTSTRAP_SERVERS.",
         )
-    if code in (Kind.TOPIC_AUTHORIZATION_FAILED, Kind.GROUP_AUTHORIZATION_FAILED, Kind.CLUSTER_AUTHORIZATION_FAILED):
+    if code in (Kind.TOPIC_AUTHORIZATION_FAILED, Kind.CLUSTER_AUTHORIZATION_FAILED):
         return UnavailableError(
             f"Kafka at {kafka.bootstrap_servers} does not let the user {kafka.sasl_username} use {topic}.",
-            "Let the user describe the topic, and read from it or write to it.",
+            "Let the user describe the topic and its configuration (Describe, DescribeConfigs), and read or write it.",
         )
     partition, offset = at
     if error and offset is not None:

@@ -1,9 +1,11 @@
 """The search of a topic for a person's data, and tombstones for its keys."""
 
-from tests.messages import messages, send
+import pytest
+from tests.messages import RefusingConsumer, messages, send
 from tests.raw_headers import send_raw
 from tests.servers import KafkaServer
 
+from consumer.removal import topics
 from consumer.removal.condition import Condition
 from consumer.removal.topics import forget_in_topic
 from lakeproof.settings import settings_of
@@ -31,3 +33,11 @@ def test_messages_whose_headers_cannot_be_read_are_searched_by_key_and_value(kaf
         send_raw(kafka, topic, b'{"user_id": "%b"}' % name, [(b"\xff", b"x")], key=name)
     found = forget_in_topic(settings, topic, PERSON, is_ours=True)
     assert (found.messages, found.tombstones) == (1, 1)
+
+
+def test_a_user_without_rights_on_groups_can_search(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "Consumer", RefusingConsumer)
+    settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
+    topic = kafka.new_topic()
+    send(kafka, topic, [b'{"user_id": "wanda"}'])
+    assert forget_in_topic(settings, topic, PERSON, is_ours=False).messages == 1

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AclOperation
 from tests.messages import event, send
 from tests.servers import KafkaServer
 
@@ -57,6 +58,16 @@ def test_compaction_is_known(kafka: KafkaServer, settings: KafkaSettings) -> Non
         True,
         False,
     )
+
+
+def test_the_right_that_is_missing_is_named(kafka: KafkaServer) -> None:
+    name = kafka.new_topic()
+    with kafka.only_allowing(name, AclOperation.READ, AclOperation.DESCRIBE) as login:
+        topic = Topic(settings_of(login).kafka, name)
+        assert topic.extents(topic.identity()[1]) == {0: Extent(0, 0)}
+        with pytest.raises(UnavailableError, match=f"does not let the user lake use {name}") as caught:
+            topic.is_compacted()
+    assert "DescribeConfigs" in caught.value.hint
 
 
 def test_a_topic_that_is_missing_is_named(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
 from lakeproof.errors import LakeproofError
-from lakeproof.kafka.client import accepted_settings, client_properties
+from lakeproof.kafka.client import accepted_settings, client_properties, is_about_group
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings
 
@@ -59,7 +59,8 @@ class Notifications:
         if self._consumer is None:
             return []
         messages = self._consumer.consume(_MESSAGES_AT_ONCE, _WAIT_SECONDS)
-        if any(message.error() for message in messages):  # the topic was deleted, or may no longer be read
+        errors = [error for message in messages if (error := message.error())]
+        if not all(map(is_about_group, errors)):  # the topic was deleted, or may no longer be read
             self.is_up = False
         return [uri for message in messages if not message.error() for uri in created(message.value() or b"")]
 

@@ -45,7 +45,6 @@ _NO_HEADERS = "a header has a name that is not UTF-8, so none of the headers can
 _ask_for_headers = methodcaller("headers")
 _OF_THE_TOPIC = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,

@@ -7,7 +7,7 @@ from operator import methodcaller
 from time import monotonic
 from typing import Any
 
-from lakeproof.kafka.client import client_properties
+from lakeproof.kafka.client import client_properties, is_about_group
 from lakeproof.kafka.topic import unavailable
 from lakeproof.settings import KafkaSettings
 
@@ -72,7 +72,7 @@ def messages(kafka: KafkaSettings, topic: str, partition: int, start: int, end: 
                         group.append(Message(at - 1, message.value(), label, headers is not None))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = end  # the remaining offsets have no message
-                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                elif not (error.retriable() or error.code() == KafkaError._TRANSPORT or is_about_group(error)):
                     raise unavailable(kafka, topic, error, at=(partition, message.offset()))
             if group:
                 patience = monotonic() + kafka.timeout_seconds

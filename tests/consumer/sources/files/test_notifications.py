@@ -10,13 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 from tests.chaos.processes import Process, wait_until
 from tests.consumer.lake import rows
 from tests.consumer.test_cli import environment
 from tests.lakes import changed
-from tests.messages import event, received, send
+from tests.messages import RefusingConsumer, event, received, send
 from tests.pages import blocks
 from tests.servers import KafkaServer, Minio, MinioServer
 
@@ -25,7 +26,7 @@ from consumer.sources.files.micro_batches import MicroBatches
 from consumer.sources.files.notifications import Notifications, created
 from lakeproof.errors import UnavailableError
 from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import VARIABLES, Settings
+from lakeproof.settings import VARIABLES, Settings, settings_of
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.storage.s3 import s3_client
@@ -320,3 +321,12 @@ def test_the_forms_of_events() -> None:
         {"Records": [record("b", key) for key in ("\ud800", "a%00b", "k" * 1_025, "\u00fc" * 513)]},
     ):
         assert list(created(json.dumps(other).encode())) == []
+
+
+def test_a_user_without_rights_on_groups_can_read_events(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", RefusingConsumer)
+    settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
+    notifications = Notifications(settings, kafka.new_topic())
+    assert notifications.connect()
+    assert notifications.uris() == []
+    assert notifications.is_up

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.messages import event, send
+from tests.messages import RefusingConsumer, event, send
 from tests.servers import KafkaServer
 
 from consumer.sources.envelope import Envelope, Messages
+from consumer.sources.kafka import read
 from consumer.sources.kafka.read import MessagesLostError, OffsetRange, envelopes
 from consumer.sources.kafka.source import cut
 from lakeproof.errors import UnavailableError
@@ -82,6 +83,15 @@ def test_offsets_that_are_gone_are_named(kafka: KafkaServer) -> None:
     assert (lost.failure and lost.failure[0], rest.offsets) == ("absent", [2, 3])
     with pytest.raises(MessagesLostError, match="ends at offset 4, but the checkpoint is at 9"):
         list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers, seconds=3), Limits()))
+
+
+def test_a_user_without_rights_on_groups_can_read(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "Consumer", RefusingConsumer)
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(0)])
+    (found,) = envelopes([OffsetRange(topic, 0, 0, 1, 0)], settings(kafka.bootstrap_servers), Limits())
+    assert isinstance(found, Messages)
+    assert found.offsets == [0]
 
 
 def test_brokers_that_do_not_respond_are_waited_for_and_then_named() -> None:
