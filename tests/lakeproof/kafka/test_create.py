@@ -6,11 +6,13 @@ from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType
+from structlog.testing import capture_logs
 from tests.servers import KafkaServer
 
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka import create
+from lakeproof.kafka.client import client_properties
 from lakeproof.kafka.create import Difference, TopicSpec, create_topics, ensure_topic
 from lakeproof.settings import settings_of
 
@@ -54,6 +56,16 @@ def test_a_topic_has_partitions_retention_compaction_and_replicas_of_the_setting
 def test_a_setting_that_the_broker_does_not_report_is_not_compared(kafka: KafkaServer) -> None:
     topic = TopicSpec(kafka.new_topic(partitions=1), 1, 1, {"setting.of.another.maker": "1"})
     assert create_topics({"bootstrap.servers": kafka.bootstrap_servers}, [topic]) == []
+
+
+def test_a_configuration_that_the_user_may_not_see_is_not_compared(kafka: KafkaServer) -> None:
+    name = kafka.new_topic(partitions=2)
+    with kafka.only_allowing(name, AclOperation.WRITE) as login, capture_logs() as logs:
+        client = client_properties(settings_of(login).kafka)
+        found = create_topics(client, [TopicSpec(name, 3, 1, {"retention.ms": "1"})])
+    assert found == [Difference(name, "partitions", "3", "2")]
+    message = "cannot compare the configuration: the user lacks DescribeConfigs"
+    assert logs == [{"event": message, "log_level": "warning", "topic": name}]
 
 
 def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
