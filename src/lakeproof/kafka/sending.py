@@ -50,7 +50,7 @@ class Sent:
 
 
 class TooLargeError(UsageError):
-    """A message is larger than the topic allows."""
+    """A message is larger than the topic or the client allows."""
 
 
 class SendingError(LakeproofError):
@@ -121,6 +121,8 @@ class Sending:
                     on_delivery=delivered,
                 )
             except BufferError:  # the queue is full until messages are acknowledged or time out
+                if not len(self._producer):  # the message does not even fit into an empty queue
+                    raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)) from None
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
                 self._producer.poll(_POLL_SECONDS)
@@ -132,7 +134,8 @@ class Sending:
         if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return TooLargeError(
                 f"A message is larger than Kafka accepts for the topic {self.topic}.",
-                "Raise max.message.bytes of the topic and message.max.bytes of the brokers, or send less at once.",
+                "Raise max.message.bytes of the topic and message.max.bytes of the brokers, up to 64 MiB, or send less "
+                "at once.",
             )
         return unavailable(self._kafka, self.topic, error, self._problems)
 
