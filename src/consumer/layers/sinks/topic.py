@@ -51,6 +51,7 @@ class TopicSink(Layer[_Work]):
         self._followed = followed
         self._topic = topic
         self._positions = SinkPositions(settings.state.database)
+        self._has_topic = False
         self.stream = followed.stream
         self.name = sink_name(followed.table, topic)
         self.lease_name = sink_lease(self.name)
@@ -77,12 +78,16 @@ class TopicSink(Layer[_Work]):
             return None
         position = self._positions.get(self.name)
         since = self._since(position, table, newest)
-        if since and since.next_number == newest.next_number:
+        # Brokers are asked at the start of a run, since the topic may have been deleted, and then only for new rows.
+        if self._has_topic and _has_all(since, newest):
             return None
         topic_id = ready_topic(self._settings.kafka, TopicSpec.of(self._topic, self._settings.topics))
+        self._has_topic = True
         if position and position.topic_id != topic_id:
             log.warning("the topic was created again: sending the whole table", table=table.name, topic=self._topic)
             since = None
+        if _has_all(since, newest):
+            return None
         return _Work(table, position, since, newest, topic_id)
 
     def compute(self, spark: SparkSession, work: _Work) -> Commits:
@@ -122,6 +127,11 @@ class TopicSink(Layer[_Work]):
                 f"The topic {self._topic} has rows that {table.name} has no longer: {error.message}", hint
             ) from error
         return since
+
+
+def _has_all(since: Committed | None, newest: Committed) -> bool:
+    """Return whether the topic has all rows of the table."""
+    return since is not None and since.next_number == newest.next_number
 
 
 def send_rows(messages: DataFrame, kafka: KafkaSettings, topic: str, *, may_cut: bool) -> int:

@@ -207,6 +207,9 @@ def test_a_topic_that_is_missing_created_again_or_away(
         send_all(session, lake, followed, topic)
     assert "the topic was created again: sending the whole table" in [line["event"] for line in logs]
     assert len(check(kafka, lake, followed.table, topic)) == 2
+    kafka.delete_topic(topic)
+    send_all(session, lake, followed, topic)  # without a new row
+    assert len(check(kafka, lake, followed.table, topic)) == 2
 
 
 @pytest.mark.all
