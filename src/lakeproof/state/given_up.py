@@ -14,6 +14,12 @@ def give_up_before(database: str, stream: str, partition: int, offset: int) -> N
         connection.execute(table.insert(), {"stream": stream, "partition": partition, "before": offset})
 
 
+def forget_given_up(database: str, stream: str) -> None:
+    """Forget what was given up: the stream begins with another topic, whose offsets are not those."""
+    with transaction(open_database(database)) as connection:
+        connection.execute(GIVEN_UP_OFFSETS.delete().where(GIVEN_UP_OFFSETS.c.stream == stream))
+
+
 def given_up_before(database: str, stream: str, partition: int) -> int:
     """Return the offset before which lost offsets were given up; 0 for none."""
     return given_up_in(open_database(database), stream, partition)

@@ -25,7 +25,7 @@ from lakeproof.kafka.topic import Topic, are_removed
 from lakeproof.reasons import Reason
 from lakeproof.settings import KafkaSettings, Limits, Settings
 from lakeproof.state.contract_log import ContractLog
-from lakeproof.state.given_up import given_up_before
+from lakeproof.state.given_up import forget_given_up, given_up_before
 from lakeproof.tables.names import stream_tables
 from lakeproof.tables.schemas import ensure_message_columns
 
@@ -115,6 +115,7 @@ class KafkaSource(Source[OffsetRange]):
         topic_id, self._partitions = self._topic.identity()
         recorded = recorded_topic(ledger)
         if recorded is None:
+            forget_given_up(self._settings.state.database, self._stream)
             recorded = Recorded(topic_id, self._topic.starting(self._kafka.starting_offsets, self._partitions))
             record_topic(catalog, self._stream, recorded)
         recorded.check_id(topic_id)
@@ -277,9 +278,9 @@ class KafkaSource(Source[OffsetRange]):
         for partition, extent in self._topic.extents(partitions).items():
             wanted = start.next(partition)
             if extent.first > wanted and (end is None or end.next(partition) > wanted):
-                given_up[partition] = given_up_before(self._settings.state.database, self._stream, partition)
-                if given_up[partition] < extent.first:
+                if given_up_before(self._settings.state.database, self._stream, partition) < extent.first:
                     raise lost(self._topic.name, partition, wanted, extent.first)
+                given_up[partition] = extent.first
             self._check_end(partition, extent.end, wanted)
         return given_up
 

@@ -24,13 +24,16 @@ from consumer.queries.bulletin import Bulletin
 from consumer.queries.trigger import Trigger
 from consumer.sources.kafka.read import MessagesLostError
 from consumer.sources.kafka.source import KafkaSource, advanced
+from lakeproof.catalog import open_catalog
 from lakeproof.checkpoint import bronze_query, checkpoint_folder
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
+from lakeproof.history.apply import adopt
 from lakeproof.kafka.offsets import Offsets, source_name
 from lakeproof.kafka.recorded import Recorded
 from lakeproof.kafka.topic import Extent, Topic
 from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
+from lakeproof.state.given_up import give_up_before, given_up_before
 from lakeproof.state.lease import lease
 from lakeproof.storage.local import local_path
 
@@ -328,6 +331,28 @@ def test_a_partition_that_got_shorter_stops_a_stream_that_waits(
     extents[0] = Extent(0, 90)
     with pytest.raises(MessagesLostError, match="Partition 0 of incoming ends at offset 90, but the tables are at 100"):
         following.next(held.end, 1)
+
+
+def test_what_was_given_up_of_a_former_topic_is_forgotten(
+    following: KafkaSource, extents: dict[int, Extent], lake_settings: Settings
+) -> None:
+    extents[0] = Extent(20, 60)
+    database, catalog = lake_settings.state.database, open_catalog(lake_settings)
+    adopt(catalog, lake_settings, "events", ContractLog(database))
+    for before, known in ((1_000, 0), (50, 50)):
+        give_up_before(database, "events", 0, before)
+        following.prepare(catalog)
+        assert given_up_before(database, "events", 0) == known
+
+
+def test_only_offsets_that_the_topic_lacks_are_given_up(
+    following: KafkaSource, extents: dict[int, Extent], lake_settings: Settings
+) -> None:
+    extents[0] = Extent(50, 60)
+    give_up_before(lake_settings.state.database, "events", 0, 1_000)
+    held = following.next("incoming/0=20", 1)
+    assert held is not None
+    assert [(part.start, part.first, part.end) for part in held.parts] == [(20, 50, 60)]
 
 
 def test_a_message_of_a_topic_that_was_created_again_is_not_read_for_a_dead_letter(
