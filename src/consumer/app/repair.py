@@ -1,5 +1,7 @@
 """An operator's repairs of a stopped stream: resume from the tables, or give up files that are gone."""
 
+from typing import NamedTuple
+
 from consumer.iceberg.newest import standing
 from consumer.layers.bronze.trips import described
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -65,20 +67,28 @@ def absent_files(settings: Settings, stream: str) -> list[str]:
     return [file.name for file in waiting if file.name not in there and file.name not in given_up]
 
 
-def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
-    """Return the offsets removed before they were read and not given up: by partition, the first and the next one."""
+class Lost(NamedTuple):
+    """A range of lost offsets, and the first offset that its partition still has."""
+
+    partition: int
+    start: int
+    end: int
+    first: int
+
+
+def lost_offsets(settings: Settings, stream: str) -> list[Lost]:
+    """Return the ranges of offsets that were removed before they were read and are not given up."""
     with catalog_errors():
         catalog, names = open_catalog(settings), stream_tables(stream)
         recorded = recorded_topic(catalog.load_table(names.ledger).properties)
         if recorded is None:
-            return {}
+            return []
         found = standing(catalog, names, bronze_query(stream), str(recorded.start).__eq__)
     position = Offsets.parse(found.accounted) if found.accounted else recorded.start
     topic = Topic(settings.kafka, recorded.topic)
     topic_id, partitions = topic.identity()
     recorded.check_id(topic_id)
     extents = topic.extents(partitions)
-    wanted = {partition: position.next(partition) for partition in partitions}
     past: list[Range] = []  # of batches over the past, which precede the position
     if found.unfinished:
         past += past_between(found.unfinished.start, found.unfinished.end)
@@ -86,12 +96,14 @@ def lost_offsets(settings: Settings, stream: str) -> dict[int, tuple[int, int]]:
         paused = without(past_between(trip.start, trip.end), position.past)
         if not are_removed(paused, extents):
             past += paused  # otherwise the next batch ends the pause
-    wanted |= {partition: first for partition, first, _ in sorted(past, reverse=True)}
-    return {
-        partition: (wanted[partition], extent.first)
-        for partition, extent in extents.items()
-        if max(wanted[partition], given_up_before(settings.state.database, stream, partition)) < extent.first
-    }
+    first = {partition: extent.first for partition, extent in extents.items()}
+    lost = [(partition, start, min(end, first[partition])) for partition, start, end in past]
+    lost += [(partition, position.next(partition), first[partition]) for partition in partitions]
+    return [
+        Lost(partition, start, end, first[partition])
+        for partition, start, end in without(lost, ())
+        if given_up_before(settings.state.database, stream, partition) < first[partition]
+    ]
 
 
 def topic_of(settings: Settings, stream: str) -> str | None:
@@ -102,10 +114,10 @@ def topic_of(settings: Settings, stream: str) -> str | None:
     return recorded.topic if recorded else None
 
 
-def give_up_offsets(settings: Settings, stream: str, lost: dict[int, tuple[int, int]]) -> None:
+def give_up_offsets(settings: Settings, stream: str, lost: list[Lost]) -> None:
     """Let lost offsets become dead letters, so that the stream resumes after them."""
-    for partition, (_, behind) in lost.items():
-        give_up_before(settings.state.database, stream, partition, behind)
+    for each in lost:
+        give_up_before(settings.state.database, stream, each.partition, each.first)
 
 
 def give_up(settings: Settings, stream: str, names: list[str]) -> None:

@@ -40,8 +40,8 @@ def give_up_files(
 
     if topic := topic_of(settings, stream):
         lost = lost_offsets(settings, stream)
-        for partition, (first, behind) in lost.items():
-            typer.echo(f"{topic}/{partition}: offsets {first:,} to {behind - 1:,}")
+        for each in lost:
+            typer.echo(f"{topic}/{each.partition}: offsets {each.start:,} to {each.end - 1:,}")
         if yes:
             give_up_offsets(settings, stream, lost)
         said = "given up" if yes else "lost; use --yes to give them up"

@@ -42,11 +42,13 @@ def source(lake_settings: Settings, first: dict[int, int]) -> KafkaSource:
 @pytest.mark.parametrize(
     ("removed", "lost"),
     [
-        pytest.param({0: 2, 1: 3}, {}, id="nothing"),
-        pytest.param({0: 4}, {0: (2, 4)}, id="a part"),
-        pytest.param({0: 6}, {0: (2, 6)}, id="one partition"),
-        pytest.param({0: 6, 1: 6}, {}, id="the whole batch, which has no future"),
-        pytest.param({0: 7, 1: 6}, {0: (6, 7)}, id="also of the stream"),
+        pytest.param({0: 2, 1: 3}, [], id="nothing"),
+        pytest.param({0: 4}, [(0, 2, 4, 4)], id="a part"),
+        pytest.param({0: 6}, [(0, 2, 6, 6)], id="one partition"),
+        pytest.param({0: 7}, [(0, 2, 7, 7)], id="one partition, and of the stream"),
+        pytest.param({1: 8}, [(1, 3, 5, 8), (1, 6, 8, 8)], id="not what nobody wanted to read in between"),
+        pytest.param({0: 6, 1: 6}, [], id="the whole batch, which has no future"),
+        pytest.param({0: 7, 1: 6}, [(0, 6, 7, 7)], id="also of the stream"),
     ],
 )
 def test_lost_offsets_of_a_paused_batch_are_found(
@@ -54,7 +56,7 @@ def test_lost_offsets_of_a_paused_batch_are_found(
     source: KafkaSource,
     first: dict[int, int],
     removed: dict[int, int],
-    lost: dict[int, tuple[int, int]],
+    lost: list[tuple[int, int, int, int]],
 ) -> None:
     first |= removed
     assert lost_offsets(lake_settings, "events") == lost
