@@ -29,6 +29,11 @@ def time_with_zone(text: str) -> datetime | None:
     return None
 
 
+def milliseconds_of(time: datetime) -> int:
+    """Return a time as brokers look it up: milliseconds since 1970, before which no message was sent."""
+    return max(int(time.timestamp() * 1000), 0)  # -1 would be the end of the topic
+
+
 def starting_files(text: str) -> str | datetime:
     """Parse the start of a stream of files: ``earliest``, ``latest`` or a time with a zone."""
     if text in ("earliest", "latest"):

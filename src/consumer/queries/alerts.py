@@ -24,7 +24,7 @@ from lakeproof.kafka.create import TopicSpec, create_topics
 from lakeproof.kafka.topic import Topic
 from lakeproof.settings import KafkaSettings, Settings
 from lakeproof.state.lease import Lease, alerts_lease
-from lakeproof.topics import starting_offsets
+from lakeproof.topics import milliseconds_of, starting_offsets
 
 log = structlog.get_logger()
 
@@ -140,7 +140,7 @@ def _messages(spark: SparkSession, kafka: KafkaSettings, topic: str) -> DataFram
     if isinstance(start, str):
         options["startingOffsets"] = start
     elif isinstance(start, datetime):
-        options |= {"startingTimestamp": str(int(start.timestamp() * 1000))}
+        options |= {"startingTimestamp": str(milliseconds_of(start))}
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         partitions = Topic(kafka, topic).identity()[1]

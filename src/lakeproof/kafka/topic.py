@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.kafka.client import accepted_settings, client_properties
 from lakeproof.kafka.offsets import Offsets, Range
-from lakeproof.topics import starting_offsets
+from lakeproof.topics import milliseconds_of, starting_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -133,7 +133,7 @@ class Topic:
 
     def _at(self, time: datetime, partitions: list[int], extents: Mapping[int, Extent]) -> dict[int, int]:
         """Return the first offsets at or after a time; without such messages, the end of the partition."""
-        at = self._offsets(partitions, _admin().OffsetSpec.for_timestamp(int(time.timestamp() * 1000)))
+        at = self._offsets(partitions, _admin().OffsetSpec.for_timestamp(milliseconds_of(time)))
         return {partition: at[partition] if at[partition] >= 0 else extents[partition].end for partition in partitions}
 
     def is_compacted(self) -> bool:
