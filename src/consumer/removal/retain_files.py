@@ -51,6 +51,7 @@ CHANGED = "not what was read: overwritten since, or before"
 UNEVEN = "ledger and tables differ: see `reader verify`"
 NEEDED = "dead letters that a replay reads from there"
 TAKEN = "the archive has another file of that name"
+UNSAFE = "its name has a part . or .., which would lead elsewhere in an archive"
 _AT_ONCE = 8  # files; each takes a few requests
 compare: Any = expressions  # mypy does not see the arguments that pydantic takes
 _CLOSED = compare.EqualTo(OUTCOME, str(ReplayOutcome.CLOSED))
@@ -322,8 +323,8 @@ def remove_files(zone: LandingZone, names: Iterable[str]) -> int:
     """Remove existing files of an archive; return their number."""
     removed = 0
     for name in names:
-        uri = zone.uri_of(name.lstrip("/"))
-        if zone.storage.stat(uri):
+        uri = _archive_uri(zone, name)
+        if uri and zone.storage.stat(uri):
             zone.storage.remove(uri)
             removed += 1
     return removed
@@ -353,6 +354,9 @@ def _take(
     zone: LandingZone, target: LandingZone | None, name: str, file: StoredFile, source: _Source, *, dry_run: bool
 ) -> str | None:
     """Archive and remove a file; return why it is kept, or None."""
+    copy = _archive_uri(target, name) if target else None
+    if target and not copy:
+        return UNSAFE
     is_touched = file.etag != source.etag
     if is_touched and not source.content_hash:
         return CHANGED
@@ -366,7 +370,7 @@ def _take(
         found = content_hash(data)
         if source.content_hash and found != source.content_hash:
             return CHANGED
-        if target and not dry_run and not _archived(target, name, data, found):
+        if target and copy and not dry_run and not _archived(target, copy, data, found):
             return TAKEN
     if dry_run:
         return None
@@ -377,9 +381,8 @@ def _take(
     return None
 
 
-def _archived(target: LandingZone, name: str, data: bytes, digest: str) -> bool:
-    """Copy a file to the archive; return whether the archive has it. Files in a linked folder have absolute names."""
-    uri = target.uri_of(name.lstrip("/"))
+def _archived(target: LandingZone, uri: str, data: bytes, digest: str) -> bool:
+    """Copy a file to the archive; return whether the archive has it."""
     try:
         target.storage.write_new(uri, data)
     except FileExistsError:  # from a retention that was killed or refused
@@ -388,3 +391,13 @@ def _archived(target: LandingZone, name: str, data: bytes, digest: str) -> bool:
         except LakeproofError:
             return False
     return True
+
+
+def _archive_uri(archive: LandingZone, name: str) -> str | None:
+    """Return the address of a file in an archive; None if a file system would resolve it to another one.
+
+    Files in a linked folder have absolute names. Whoever may write to the bucket of a stream chooses the other names.
+    """
+    uri = archive.uri_of(name.lstrip("/"))
+    parts = uri.removeprefix(f"{archive.root}/").split("/")
+    return uri if archive.contains(uri) and not {".", ".."} & {*parts} else None

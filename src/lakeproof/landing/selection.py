@@ -34,17 +34,17 @@ class Selection:
     start: datetime | None = None  # files modified before this time are not read; in whole seconds, like in S3
     of_others: bool = False  # whether others fill the zone, also with files whose names show other formats
 
-    def ignores(self, name: str, file: StoredFile) -> Ignored | None:
+    def ignores(self, name: str, file: StoredFile, *, is_local: bool = True) -> Ignored | None:
         """Return why a file is not read; None if it is read."""
-        if ignored := self.ignores_name(name):
+        if ignored := self.ignores_name(name, is_local=is_local):
             return ignored
         if self.start and file.modified_at.replace(microsecond=0) < self.start:
             return Ignored.EARLIER
         return None
 
-    def ignores_name(self, name: str) -> Ignored | None:
+    def ignores_name(self, name: str, *, is_local: bool = True) -> Ignored | None:
         """Return why no file with a name is read."""
-        if is_hidden(name):
+        if is_hidden(name, is_local=is_local):
             return Ignored.HIDDEN
         if self.include or self.exclude:
             parts = unquote_to_bytes(name).decode(errors="surrogateescape").split("/")
@@ -60,12 +60,13 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def is_hidden(name: str) -> bool:
+def is_hidden(name: str, *, is_local: bool = True) -> bool:
     """Whether a file is ignored, as in Hadoop: unfinished, or its name or a folder's name begins with ``_`` or ``.``.
 
-    Folders above a linked folder do not count. A partition folder may begin with ``_``: ``_day=1``.
+    Folders above a linked folder do not count, which only a local file can have: names of S3 begin with ``/`` for keys
+    with an empty part. A partition folder may begin with ``_``: ``_day=1``.
     """
-    parts = name.split("/")[-1:] if name.startswith("/") else name.split("/")
+    parts = name.split("/")[-1:] if is_local and name.startswith("/") else name.split("/")
     return name.endswith(_IN_PROGRESS) or any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
     )

@@ -89,7 +89,11 @@ class LandingZone:
 
     def ignores(self, name: str, file: StoredFile) -> Ignored | None:
         """Return why a file is not read; None if it is read."""
-        return self.selection.ignores(name, file)
+        return self.selection.ignores(name, file, is_local=self._is_local)
+
+    def ignores_name(self, name: str) -> Ignored | None:
+        """Return why no file with a name is read."""
+        return self.selection.ignores_name(name, is_local=self._is_local)
 
     def list_recent(self, after: str | None) -> Iterator[tuple[str, StoredFile]]:
         """List the files that may be new, see :meth:`lakeproof.storage.base.Storage.list_recent`; `after` is a name."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -22,14 +23,25 @@ from consumer.queries.bulletin import Bulletin
 from consumer.queries.maintenance import MaintenanceQuery
 from consumer.removal import retain_files as module
 from consumer.removal.retain import retain_all
-from consumer.removal.retain_files import CHANGED, NEEDED, NOT_READ, TAKEN, UNEVEN, Retained, retain
+from consumer.removal.retain_files import (
+    CHANGED,
+    NEEDED,
+    NOT_READ,
+    TAKEN,
+    UNEVEN,
+    UNSAFE,
+    Retained,
+    remove_files,
+    retain,
+)
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.landing.root import archives_of, record_landing_root
-from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import Settings
+from lakeproof.landing.zone import landing_zone, zone_at
+from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.lease import LeaseHeldError
+from lakeproof.storage import StoredFile
 from lakeproof.storage.local import LocalStorage
 from lakeproof.tables.schemas import ensure_tables
 from reader.verify.findings import Status
@@ -300,6 +312,27 @@ def book(settings: Settings, stream: str, names: Sequence[str], bronze: int = 0)
         for name, file in files.items()
     ]
     ledger.append(pa.Table.from_pylist(rows, schema=ledger.schema().as_arrow()))
+
+
+@pytest.mark.parametrize("key", ["events//../../contracts/planted.yaml", "events/./a.json", "events/x/../../a.json"])
+def test_a_key_that_a_file_system_would_resolve_is_not_archived(tmp_path: Path, key: str) -> None:
+    """A bucket of others may have such keys; a local archive would have the file elsewhere, perhaps outside."""
+    zone, archive = zone_at("s3://landing/events", S3Settings()), zone_at(f"{tmp_path.as_uri()}/archive", S3Settings())
+    uri = f"s3://landing/{key}"
+    file, source = StoredFile(uri, 2, "tag", datetime.now(UTC)), module._Source(etag="tag")
+    object.__setattr__(zone, "storage", SimpleNamespace(read=lambda *_: b"[]"))  # MinIO refuses such keys
+    assert module._take(zone, archive, zone.name_of(uri), file, source, dry_run=False) == UNSAFE
+    assert [*tmp_path.rglob("*")] == []
+
+
+def test_nothing_outside_of_an_archive_is_removed(tmp_path: Path) -> None:
+    archive = zone_at(f"{tmp_path.as_uri()}/archive", S3Settings())
+    for name in ("catalog.db", "archive/linked/a.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert remove_files(archive, ["/../catalog.db", "x/../../catalog.db", "linked/./a.json"]) == 0
+    assert remove_files(archive, ["/linked/a.json"]) == 1
+    assert (tmp_path / "catalog.db").exists()
 
 
 @pytest.mark.all

@@ -2,15 +2,17 @@
 
 import os
 import pickle
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeproof.landing.selection import is_hidden
+from lakeproof.landing.selection import Ignored, is_hidden
 from lakeproof.landing.zone import LandingZone, landing_zone
 from lakeproof.settings import S3Settings, settings_of
+from lakeproof.storage import StoredFile
 
 S3 = S3Settings()
 ZONES = [LandingZone("file:///lake/landing/events", S3), LandingZone("s3://bucket/landing/events", S3)]
@@ -100,6 +102,15 @@ def test_hidden_names(name: str) -> None:
 )
 def test_names_that_are_not_hidden(name: str) -> None:
     assert not is_hidden(name)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_only_local_folders_may_be_linked(zone: LandingZone) -> None:
+    """A key of S3 with an empty part has a name like that of a linked folder, but all its parts count."""
+    file = StoredFile(f"{zone.root}/any", 2, "tag", datetime(2026, 11, 25, tzinfo=UTC))
+    hidden = None if zone.root.startswith("file") else Ignored.HIDDEN
+    assert zone.ignores("/_temporary/0/a.json", file) == zone.ignores_name("/_temporary/0/a.json") == hidden
+    assert zone.ignores("/day/a.json", file) is None
 
 
 def test_a_zone_that_was_used_can_be_sent_to_a_worker(tmp_path: Path) -> None:

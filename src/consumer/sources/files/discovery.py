@@ -81,7 +81,7 @@ class Discovery:
         """Take new files that notifications name, if they exist; return their number."""
         named = {self._zone.name_of(uri) for uri in uris if self._zone.contains(uri) and not uri.endswith("/")}
         # Other files may not even be looked at: a policy of the bucket may deny it.
-        names = {name for name in named if not self._zone.selection.ignores_name(name)}
+        names = {name for name in named if not self._zone.ignores_name(name)}
         new = names - self._log.known_among([*names])
         if not new:
             return 0
