@@ -97,7 +97,7 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
         _slow_sender: TimerHandle | None = None  # of a head, or of the rest of a body after the answer
         _slow_reader: TimerHandle | None = None
         _answered: RequestResponseCycle | None = None
-        _head_bytes = 0
+        _head_bytes = 0  # since the end of a message or a part of a body: also of trailers, which are kept like a head
         _reads_head = True
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -116,12 +116,11 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self._reads_head:
-                if self._slow_sender is None:
-                    self._slow_sender = self._abort_later()
-                self._head_bytes += len(data)
+            if self._reads_head and self._slow_sender is None:
+                self._slow_sender = self._abort_later()
+            self._head_bytes += len(data)
             super().data_received(data)
-            if self._reads_head and self._head_bytes > _MOST_HEAD_BYTES:
+            if self._head_bytes > _MOST_HEAD_BYTES:
                 self.transport.abort()
 
         def on_headers_complete(self) -> None:
@@ -133,6 +132,10 @@ def _bounded_protocol(most_connections: int, seconds: float) -> type[HttpToolsPr
                 self.transport.abort()
                 return
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._head_bytes = 0
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             self._reads_head = True

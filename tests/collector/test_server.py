@@ -196,6 +196,17 @@ def test_a_head_without_end_is_cut_off(hasty: Collector) -> None:
     assert megabytes(hasty) - before < 20
 
 
+@pytest.mark.parametrize("head", [HEAD, b"PUT /collect HTTP/1.1\r\nHost: x\r\n"], ids=["open", "answered"])
+def test_trailers_without_end_are_cut_off(collector: Collector, head: bytes) -> None:
+    """A parser keeps the headers behind a chunked body, also behind one whose post was refused at its head."""
+    before = megabytes(collector)
+    trailers = [b"X-Trailer-%d: %s\r\n" % (number, b"x" * 1000) for number in range(40_000)]
+    start = head + b"Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n0\r\n"
+    send_until_cut_off(connect(collector, start), *trailers)
+    assert megabytes(collector) - before < 20
+    assert collector.send(BODY).status == 202
+
+
 @pytest.mark.parametrize(
     "text",
     [
