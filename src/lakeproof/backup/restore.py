@@ -352,7 +352,13 @@ def _find_lost(
 def _compare_definitions(settings: Settings, folder: Folder, manifest: Manifest, work: _Work) -> None:
     for kind, own in (("contracts", settings.contracts), ("gold", settings.gold)):
         for name in sorted(each for each in manifest.files if each.startswith(f"{kind}/")):
-            path, text = own / name.partition("/")[2], folder.read(name, manifest)
+            file = name.partition("/")[2]
+            if "/" in file or not file.endswith(".yaml"):  # a backup writes no such names: they may lead anywhere
+                raise LakeproofError(
+                    f"The backup {folder} is damaged: {name} is not a contract or a data product.",
+                    "Use another backup. Nothing was changed.",
+                )
+            path, text = own / file, folder.read(name, manifest)
             if not path.exists():
                 work.definitions[path] = text
                 work.plan.added.append(str(path))

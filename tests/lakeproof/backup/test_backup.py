@@ -30,7 +30,7 @@ from lakeproof.backup import catalogs, checks, take
 from lakeproof.backup import restore as restoring
 from lakeproof.backup.catalogs import Tables
 from lakeproof.backup.checks import lost_files, lost_offsets, past_ranges, replayed_since
-from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, folder_at
+from lakeproof.backup.manifest import MANIFEST, Folder, SavedTable, digest, folder_at
 from lakeproof.backup.restore import RestorePlan, plan_restore, restore
 from lakeproof.backup.take import back_up
 from lakeproof.catalog import open_catalog
@@ -532,6 +532,25 @@ def test_a_damaged_backup_is_refused(lake: Settings, name: str) -> None:
     with pytest.raises(LakeproofError, match=r"is damaged|is not readable"):
         restore(lake, folder)
     assert pointers(lake) == before
+
+
+@pytest.mark.parametrize("name", ["contracts/../../planted.yaml", "gold/in/planted.yaml", "contracts/.bashrc"])
+def test_a_manifest_that_names_other_files_than_definitions_is_refused(
+    lake: Settings, tmp_path: Path, name: str
+) -> None:
+    """Restoring writes these files, so a manifest from elsewhere could plant them."""
+    lake = changed(lake, LAKE_CONTRACTS=tmp_path / "own" / "contracts", LAKE_GOLD=tmp_path / "own" / "gold")
+    folder = taken(lake)
+    file, manifest = Path(str(folder)) / name, Path(str(folder)) / MANIFEST
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"planted")
+    found = json.loads(manifest.read_bytes())
+    found["files"][name] = digest(b"planted")
+    manifest.write_text(json.dumps(found))
+    with pytest.raises(LakeproofError, match="is damaged") as refused:
+        restore(lake, folder)
+    assert "Use another backup." in refused.value.hint
+    assert not (tmp_path / "own").exists()
 
 
 def test_a_backup_of_another_lake_is_refused(lake: Settings, tmp_path: Path) -> None:
