@@ -2,13 +2,13 @@
 
 import errno
 import os
+import secrets
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 from lakeproof.errors import UnavailableError
@@ -165,13 +165,12 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
     """Write a synced temporary file beside `path`, which is removed at the end unless it was renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
-            part = Path(file.name)
+        part = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        with part.open("xb") as file:  # unlike tempfile, with the mode that the umask sets
             try:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                part.chmod(0o644)
                 yield part
             finally:
                 part.unlink(missing_ok=True)

@@ -8,11 +8,12 @@ of any kind stay unchanged, and every tool can read them, unlike a file format w
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile, mkdtemp
+from tempfile import NamedTemporaryFile
 
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.wording import count_of
@@ -74,7 +75,8 @@ def _to_folder(letters: Iterable[Letter], path: Path) -> Exported:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is not an empty folder.", "Choose another name, or empty it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    folder = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    folder.mkdir()  # unlike tempfile, with the mode that the umask sets
     written = without = 0
     try:
         with (folder / INDEX).open("w", encoding="utf-8") as index:
@@ -88,7 +90,6 @@ def _to_folder(letters: Iterable[Letter], path: Path) -> Exported:
                     (folder / name).write_bytes(raw)
                 entry = {"file": name, "source": source, "position": position, "attempt": letter, "state": state}
                 index.write(json.dumps(entry | {"reasons": reasons}, ensure_ascii=True) + "\n")
-        folder.chmod(0o755)
         folder.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -270,6 +270,20 @@ def test_a_file_is_replaced_whole_and_removed(storage, name_of):
     assert list(storage.list()) == []
 
 
+def test_the_mode_of_a_file_is_that_of_the_umask(tmp_path):
+    storage = open_storage(tmp_path.as_uri(), NO_S3)
+    before = os.umask(0o077)
+    try:
+        storage.write_new(f"{tmp_path.as_uri()}/in/new", b"")
+        storage.replace(f"{tmp_path.as_uri()}/in/replaced", b"")
+        os.umask(0o002)
+        storage.replace(f"{tmp_path.as_uri()}/in/shared", b"")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / "in" / name).stat().st_mode & 0o777 for name in ("new", "replaced", "shared")]
+    assert modes == [0o600, 0o600, 0o664]
+
+
 def test_folders_that_have_not_changed_for_days_are_looked_at_in_turn(tmp_path, monkeypatch):
     """Their number grows every hour; the root and changed folders are listed each time."""
     monkeypatch.setattr(local, "_OLDER_AT_ONCE", 2)
