@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NoReturn
@@ -37,7 +36,6 @@ _LEAST_SECONDS = 1.0  # minimum age of a page before a commit causes a new read
 _MOST_SECONDS = 15.0  # maximum age of a page without commits: new data for the consumer makes no commit
 _ROWS = 50
 _PORT = 8282
-_COOKIE = "lakeproof_page"
 
 
 def run_page(
@@ -104,6 +102,7 @@ class _Server(HttpServer):
     def __init__(self, host: str, port: int, settings: Settings, streams: Sequence[str], token: str | None) -> None:
         super().__init__(host, port, _Handler)
         self.token = token
+        self.cookie = f"lakeproof_page_{self.server_port}"  # browsers send cookies of a host to all its ports
         self.settings = settings
         self.streams = streams
         self.hosts = {authority(name, self.server_port) for name in ("127.0.0.1", "localhost", host)}
@@ -216,11 +215,9 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("Host", "").lower() in self.server.hosts:
                 return None
             return 403, "Expected the address that `reader page --serve` has printed."
-        try:
-            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(_COOKIE)
-        except CookieError:
-            cookie = None
-        given = [*asked.get("token", []), *([cookie.value] if cookie else [])]
+        # SimpleCookie would drop all cookies if one of another server cannot be parsed.
+        cookies = [each.strip().partition("=") for each in self.headers.get("Cookie", "").split(";")]
+        given = [*asked.get("token", []), *(value for name, _, value in cookies if name == self.server.cookie)]
         if any(secrets.compare_digest(each.encode(), token.encode()) for each in given):
             return None
         return 401, "Expected the token: open the address that `reader page --serve` has printed."
@@ -240,7 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
         }.items():
             self.send_header(name, value)
         if cookie:
-            self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/")
+            login = f"{self.server.cookie}={self.server.token}"
+            self.send_header("Set-Cookie", f"{login}; HttpOnly; SameSite=Strict; Path=/")
         if location:
             self.send_header("Location", location)
         self.end_headers()

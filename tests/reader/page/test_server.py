@@ -99,7 +99,22 @@ def test_another_address_wants_the_token(settings: Settings) -> None:
         with opener.open(f"{base}?{token}", timeout=30) as answer:
             assert answer.url == base  # the redirect removed the token from the address
             assert answer.status == 200
-        assert get(base, Cookie="lakeproof_page=a-token-of-enough-length")[0] == 200
+        mine = f"lakeproof_page_{urlsplit(base).port}=a-token-of-enough-length"
+        # Cookies of other servers on the host are sent, too, also those that Python cannot parse.
+        for cookies in (mine, f'prefs={{"a": 1}}; {mine}', f"{mine};x", f"x; a=b=c;{mine}"):
+            assert get(base, Cookie=cookies)[0] == 200
+        for cookies in (mine[:-1], f"other_{mine}", mine.replace("=", "1=", 1)):
+            assert get(base, Cookie=cookies)[0] == 401
+
+
+def test_a_browser_stays_logged_in_at_two_servers_of_one_host(settings: Settings) -> None:
+    """Browsers send the cookies of a host to all its ports."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    both = [changed(settings, LAKE_SERVE_TOKEN=f"a-token-of-server-number-{number}") for number in range(2)]
+    with serving(both[0], [], "0.0.0.0", 0) as one, serving(both[1], [], "0.0.0.0", 0) as other:
+        for address in (one, other, *(each.partition("?")[0] for each in (one, other))):
+            with opener.open(address, timeout=30) as answer:
+                assert answer.status == 200
 
 
 def test_it_follows_commits(address: str, settings: Settings, append: Append) -> None:
