@@ -19,12 +19,15 @@ class Work:
         self.taken = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.held = threading.Event()
 
     def take(self) -> bool:
-        self.gate.wait(10)
-        if self.left == 0:
+        left = self.left  # what is new while the gate is closed is for the next look
+        while not self.gate.wait(0.01):
+            self.held.set()
+        if left == 0:
             return False
-        if self.left < 0:
+        if left < 0:
             raise ValueError("cannot be taken")
         self.left -= 1
         self.taken += 1
@@ -117,13 +120,14 @@ def test_news_during_a_look_is_not_missed(bulletin: Bulletin) -> None:
 def test_a_look_that_began_before_does_not_count(work: Work, following: Following) -> None:
     following.drain()
     work.gate.clear()
-    time.sleep(0.1)  # it looks, and sees nothing yet
-    waiting = threading.Thread(target=following.drain)
+    assert work.held.wait(120)  # it looks, and has seen nothing
+    waiting = threading.Thread(target=following.drain, daemon=True)
     waiting.start()
     time.sleep(0.1)
     work.left = 1
     work.gate.set()
     waiting.join(120)
+    assert not waiting.is_alive()
     assert work.taken == 4
 
 
@@ -134,7 +138,7 @@ def test_a_drain_during_a_look_that_takes_something_does_not_wait_for_the_trigge
     query = following_of(bulletin, work.take, 600)
     waiting = threading.Thread(target=query.drain, daemon=True)
     try:
-        time.sleep(0.1)  # it is within its first look
+        assert work.held.wait(120)  # it is within its first look
         waiting.start()
         time.sleep(0.1)
         work.gate.set()
