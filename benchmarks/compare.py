@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness import Bars, Goal, Sample, Table
+from benchmarks.harness import Bars, Goal, Sample, SideFailedError, Table
 
 OURS, PERSISTED, USUAL = "lakeproof", "usual consumer, persisted", "usual consumer"
 DLT, DUCKDB = "dlt to Iceberg", "DuckDB to Parquet"
@@ -56,7 +56,13 @@ class Comparison:
         return (figures["bronze"], figures["dead_letters"]) == (self.truth.bronze, self.truth.dead_letters)
 
     def goals(self) -> list[Goal]:
-        """Return the goals for the sides in this comparison."""
+        """Return the goals for the sides in this comparison; wrong results of ours meet none."""
+        if not self.is_right(OURS):
+            found, made = self.medians[OURS].figures, self.truth
+            raise SideFailedError(
+                f"{self.backlog}: {OURS} landed {found['bronze']:,} + {found['dead_letters']:,} units in bronze and "
+                f"dead letters, expected {made.bronze:,} + {made.dead_letters:,}"
+            )
         found = [Goal(f"{USUAL} over {OURS}, {self.backlog}", self.ratio(USUAL, OURS), at_least=5)]
         if PERSISTED in self.medians:
             found.append(Goal(f"{PERSISTED} over {OURS}, {self.backlog}", self.ratio(PERSISTED, OURS), at_least=10))

@@ -1,7 +1,8 @@
 """Ratios are the right way round, and the table shows a side with wrong results."""
 
+import pytest
 from benchmarks.compare import DLT, DUCKDB, OURS, USUAL, Comparison, Truth
-from benchmarks.harness import PeakMemory, Sample
+from benchmarks.harness import PeakMemory, Sample, SideFailedError
 from benchmarks.inputs import Input, digest
 
 SECONDS = {OURS: 10.0, USUAL: 60.0, DLT: 20.0, DUCKDB: 4.0}
@@ -28,6 +29,11 @@ def test_a_side_that_lands_something_else_is_shown_to() -> None:
     assert shown[OURS] == ["90", "10", "yes"]
     assert shown[USUAL] == ["91", "9", "no"]
     assert shown[DUCKDB] == ["90", "0", "no"]
+
+
+def test_wrong_results_of_ours_meet_no_goal_however_fast_they_are() -> None:
+    with pytest.raises(SideFailedError, match=r"lakeproof landed 89 \+ 10 .* expected 90 \+ 10"):
+        comparison(lakeproof=(89, 10)).goals()
 
 
 def test_each_input_has_a_name_of_its_own() -> None:
