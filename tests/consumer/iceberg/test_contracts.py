@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, GreaterThan, GreaterThanOrEqual
 from pyiceberg.table import Table
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from tests.consumer.iceberg.upserts import Upserts
@@ -198,8 +199,10 @@ def test_jvm_py_triggers_in_real_time(spark: SparkSession) -> None:
     """Relies on ``DataStreamWriter._jwrite``."""
     from consumer.iceberg.jvm import trigger_in_real_time
 
-    writer = spark.readStream.format("rate").load().writeStream
+    writer = spark.readStream.format("rate").load().writeStream.format("noop").outputMode("update")
     trigger_in_real_time(writer, spark, "20 seconds")
+    with pytest.raises(PySparkException, match=r"noop.* is not in the sink allowlist for Real-Time Mode"):
+        writer.start().stop()
 
 
 @pytest.mark.spark
