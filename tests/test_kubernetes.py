@@ -193,7 +193,9 @@ def test_the_page_names_what_there_is() -> None:
     assert "--target consumer " in build
     assert re.search(r"^FROM \S+ AS consumer$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
     assert f"generic lakeproof --namespace {KUSTOMIZATION['namespace']}" in secret
-    assert all((ROOT / path).exists() for path in re.findall(r"deploy/[\w./]+", block))
+    paths = re.findall(r"deploy/[\w./]+", block)
+    assert paths
+    assert all((ROOT / path).exists() for path in paths)
     assert apply.endswith("--kustomize deploy/kubernetes")
     page = (ROOT / "docs" / "operations" / "cluster.md").read_text()
     assert SECRETS.keys() <= {*re.findall(r"`(\w+)`", page.partition("`lakeproof.env` contains")[2].partition(".")[0])}

@@ -56,11 +56,11 @@ def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environmen
     command = [sys.executable, "-m", *follow.split()[:-1], "1"]
     with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        first = process.stdout.readline()
+        lines = [process.stdout.readline()]
         lake.take(5, NEW.replace(b"n1", b"n2"))
-        lines = [first]
         while not re.search(r" [1-9]\d* data files? read", lines[-1]) or len(lines) == 1:
             lines.append(process.stdout.readline())
+            assert lines[-1], "the follower ended by itself"
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
     assert all(re.fullmatch(r"\S+ \S+ events: clean; .* read in [\d.]+ s \(proof \d+\)\n", line) for line in lines)
