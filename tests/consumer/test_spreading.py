@@ -57,40 +57,40 @@ def task(_):
     arrays = [pc.add(values, 1) for _ in range(250)]
     time.sleep(0.2)
 
-spreading._IDLE_SECONDS, spreading._BUSY_SECONDS = map(float, sys.argv[1:])
+spreading._IDLE_SECONDS, spreading._BUSY_SECONDS, later = map(float, sys.argv[1:])
 work = spreading.attempted(task)
 before = resident()
 for number in range(3):
     work(number)
 after = resident()
-time.sleep(1)
+time.sleep(later)
 print(before, after, resident())
 """
 
 
-def memory_of_worker(idle_seconds: float, busy_seconds: float) -> tuple[int, int]:
-    """Return the MiB that remain after three tasks, and a second later."""
-    command = [sys.executable, "-c", WORKER, str(idle_seconds), str(busy_seconds)]
+def memory_of_worker(*seconds: float) -> tuple[int, int]:
+    """Return the MiB that remain after three tasks, and later: until it is idle, of being busy, and until later."""
+    command = [sys.executable, "-c", WORKER, *map(str, seconds)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     before, after, later = map(int, ran.stdout.split())
     return after - before, later - before
 
 
 @pytest.mark.parametrize(
-    ("idle_seconds", "busy_seconds", "keeps_after", "keeps_later"),
+    ("idle_seconds", "busy_seconds", "later", "keeps_after", "keeps_later"),
     [
-        pytest.param(60, 60, True, True, id="until it is idle"),
-        pytest.param(0.1, 60, True, False, id="not when it is idle"),
-        pytest.param(60, 0, False, False, id="not for long if it is never idle"),
+        pytest.param(60, 60, 1, True, True, id="until it is idle"),
+        pytest.param(1, 60, 3, True, False, id="not when it is idle"),
+        pytest.param(60, 0, 1, False, False, id="not for long if it is never idle"),
     ],
 )
 def test_a_worker_keeps_free_pages_for_its_next_task(
-    idle_seconds: float, busy_seconds: float, keeps_after: bool, keeps_later: bool
+    idle_seconds: float, busy_seconds: float, later: float, keeps_after: bool, keeps_later: bool
 ) -> None:
     """Getting them again took a quarter of the time of a backlog, and a worker that kept them for ever would grow."""
-    after, later = memory_of_worker(idle_seconds, busy_seconds)
-    assert (after > 100) is keeps_after
-    assert (later > 100) is keeps_later
+    kept_after, kept_later = memory_of_worker(idle_seconds, busy_seconds, later)
+    assert (kept_after > 100) is keeps_after
+    assert (kept_later > 100) is keeps_later
 
 
 def test_an_alarm_of_other_code_is_left_alone() -> None:

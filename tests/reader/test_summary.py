@@ -137,8 +137,8 @@ def test_waiting_ends_with_the_first_rows_of_bronze(lake_settings: Settings, app
         append(lake_settings, 2)
 
     consumer = threading.Thread(target=consume)
-    consumer.start()
     start = time.monotonic()
+    consumer.start()
     wait_for_rows(lake_settings, "events", 120)
     assert 0.6 < time.monotonic() - start < 120
     consumer.join()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from tests.clocks import shifted_datetime
 from tests.lakes import changed
 
 from consumer.layers.rebuild import _mark_replaced
@@ -25,6 +26,7 @@ from consumer.maintenance.folders import (
     unrecognized,
     why_left,
 )
+from lakeproof import holds
 from lakeproof.catalog import open_catalog, pyiceberg_properties
 from lakeproof.holds import OF_BACKUP, hold
 from lakeproof.references import Metadata, change_tag, newest_metadata, swap_metadata, tag_of
@@ -131,32 +133,31 @@ def test_nothing_is_removed_while_a_table_cannot_be_read(lake_settings: Settings
     assert removed(lake_settings, later) == []
 
 
-def test_files_of_a_dropped_table_that_a_backup_needs_are_no_orphans(settings: Settings) -> None:
+def test_files_of_a_dropped_table_that_a_backup_needs_are_no_orphans(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog, later = open_catalog(settings), datetime.now(UTC) + timedelta(hours=1)
 
     def found() -> list[str]:
         return promised(settings, newest_metadata(catalog, "silver.orders")[1])
 
-    def tag(name: str, seconds: float) -> None:
-        until = int((time.time() + seconds) * 1000)
-
+    def tag(name: str) -> None:
         def wanted(metadata: Metadata) -> Metadata:
-            return tag_of(metadata["snapshots"][0], until)
+            return tag_of(metadata["snapshots"][0], int(later.timestamp() * 1000))
 
         assert change_tag(catalog, "silver.orders", name, wanted)
 
     folder = table(catalog, "silver.orders")
-    tag("mine", 3600)  # a tag of the table itself keeps no orphan
+    tag("mine")  # a tag of the table itself keeps no orphan
     assert found() == []
     change_tag(catalog, "silver.orders", "mine", lambda _: None)
     assert hold(catalog, "silver.orders", "report", later)
     catalog.drop_table("silver.orders")
     assert table(catalog, "silver.orders") == folder
     assert found() == []  # the tag was dropped, and the reader's table is gone
-    tag(f"{OF_BACKUP}one", 2)
+    tag(f"{OF_BACKUP}one")
     catalog.drop_table("silver.orders")
     table(catalog, "silver.orders")
-    ended = time.time() + 2
     (said,) = found()
     assert said.startswith("1 backup until ")
     catalog.drop_table("silver.orders")
@@ -169,7 +170,7 @@ def test_files_of_a_dropped_table_that_a_backup_needs_are_no_orphans(settings: S
     stray = f"{folder}/metadata/00009-half.metadata.json"
     open_storage(folder, settings.s3).write_new(stray, b"{")
     assert found() == [said]
-    time.sleep(max(0, ended - time.time()))
+    monkeypatch.setattr(holds, "datetime", shifted_datetime(timedelta(hours=2)))
     assert found() == []
 
 

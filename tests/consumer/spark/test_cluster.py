@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
+from tests.servers import PATIENCE
 
 from consumer.sources.files.source import FileSource
 from consumer.spark import cluster
@@ -99,7 +100,9 @@ def test_jobs_that_wait_for_an_executor_are_noticed(spark: SparkSession, monkeyp
             time.sleep(1)
             assert logs == []
             context.parallelize([1.5], 1).foreach(time.sleep)
-            time.sleep(1)
+            deadline = time.monotonic() + PATIENCE
+            while len(logs) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
         finally:
             stop()
     assert [(line["event"], line["log_level"], line["master"]) for line in logs] == [
