@@ -60,7 +60,8 @@ REST_CATALOG = Path(__file__).with_name("RestCatalog.java")
 _QUICKLY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of Java for a small server of one test run: a quick start matters more than speed."""
 _HINT = "run `make setup-test`"
-_PATIENCE = 180.0  # of a busy machine
+PATIENCE = 180.0
+"""Seconds that a process may take on a busy machine to start, or to answer."""
 _TOPIC_SECONDS = 30.0
 
 
@@ -124,7 +125,7 @@ class Server(ABC):
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, **self.options()
             )
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not self.answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()

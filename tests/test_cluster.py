@@ -85,7 +85,7 @@ class Lake:
 def cluster(
     minio: Minio, tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    monkeypatch_module.setattr("tests.servers._PATIENCE", PATIENCE)
+    monkeypatch_module.setattr("tests.servers.PATIENCE", PATIENCE)
     own = minio.environment()
     keys = {name: own[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     folder = tmp_path_factory.mktemp("cluster")

@@ -79,6 +79,7 @@ def assert_shown_by_the_readme(printed: str) -> None:
 @pytest.mark.all
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_demo_from_start_to_clean(make):
     start = make("start")
     assert start.returncode == 0, start.stdout + start.stderr

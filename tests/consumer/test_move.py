@@ -120,6 +120,7 @@ def lake(filled_once: Settings) -> Settings:
 
 
 @pytest.mark.all
+@pytest.mark.timeout(1800)
 def test_a_copied_lake_is_refused_until_it_is_moved(
     lake: Settings, session_of: SessionOf, invoke: Invoke, tmp_path: Path
 ) -> None:

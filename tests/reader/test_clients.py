@@ -22,6 +22,7 @@ import nbformat
 import pytest
 from tests.lakes import changed
 from tests.rest_login import SECRET, LoginProxy
+from tests.servers import PATIENCE
 
 from lakeproof.connect.snippets import Client, snippet
 from lakeproof.settings import Settings, settings_of
@@ -249,7 +250,7 @@ def test_jdbc_reads_the_lake(local_lake: Settings, reader_environment: Environme
         ) as server,
     ):
         try:
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + PATIENCE
             while not answers(port):
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()

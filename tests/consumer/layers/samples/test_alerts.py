@@ -22,7 +22,7 @@ from tests.consumer.layers.samples.lakes import TEXT, write_samples
 from tests.judging import units_of
 from tests.lakes import changed
 from tests.messages import send
-from tests.servers import KafkaServer
+from tests.servers import PATIENCE, KafkaServer
 
 from consumer.layers.samples.alerts import is_plain, other_alerts, plain_alerts, why_never_plain
 from consumer.queries.alerts import AlertsQuery
@@ -191,7 +191,7 @@ def alerts_in(kafka: KafkaServer, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def wait(condition: Callable[[], bool], running: "subprocess.Popen[bytes]", output: Path) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert running.poll() is None, output.read_text()
         assert time.monotonic() < deadline, output.read_text()

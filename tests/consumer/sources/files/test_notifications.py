@@ -19,7 +19,7 @@ from tests.consumer.test_cli import environment
 from tests.lakes import changed
 from tests.messages import RefusingConsumer, event, received, send
 from tests.pages import blocks
-from tests.servers import KafkaServer, Minio, MinioServer
+from tests.servers import PATIENCE, KafkaServer, Minio, MinioServer
 
 from consumer.scope import with_landing
 from consumer.sources.files.micro_batches import MicroBatches
@@ -32,7 +32,6 @@ from lakeproof.state.landing_log import LandingLog, Position
 from lakeproof.storage.s3 import s3_client
 
 HOURS = 86_400
-_PATIENCE = 180.0
 
 
 class Notifying(MinioServer):
@@ -100,12 +99,12 @@ class Stream:
         self.trigger()
         sweeping = self._reader._sweeping
         assert sweeping is not None
-        sweeping.join(_PATIENCE)
+        sweeping.join(PATIENCE)
         self.trigger()
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Trigger until a condition holds."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, self.names
             self.trigger()
@@ -277,7 +276,7 @@ def test_the_page_says_how_minio_publishes_events(
     exec(python, {})
     client.put_object(Bucket="acme-raw", Key="exports/a.json", Body=b"[]")
     found: set[str] = set()
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while "s3://acme-raw/exports/a.json" not in found and time.monotonic() < deadline:
         found = {uri for message in received(kafka, notifying.topic) for uri in created(message.value() or b"")}
     assert "s3://acme-raw/exports/a.json" in found

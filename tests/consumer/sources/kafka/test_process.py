@@ -12,7 +12,7 @@ import pytest
 from tests.consumer.lake import rows
 from tests.messages import event, send
 from tests.programs import forked
-from tests.servers import KafkaServer
+from tests.servers import PATIENCE, KafkaServer
 
 from lakeproof.settings import Settings
 
@@ -53,10 +53,11 @@ def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
 ) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0)])
+    own = {**kafka.login, "LAKE_KAFKA_TIMEOUT_SECONDS": "300"}  # the broker may take as long to start
     output = tmp_path / "output"
     with output.open("wb") as sink:
         running = subprocess.Popen(
-            [*COMMAND, "--topic", topic], env=environment(lake_settings, **kafka.login), stdout=sink, stderr=sink
+            [*COMMAND, "--topic", topic], env=environment(lake_settings, **own), stdout=sink, stderr=sink
         )
         try:
             wait(lambda: output.read_text().count('"micro-batch"') == 1, running, output)
@@ -66,7 +67,7 @@ def test_a_stream_outlives_its_broker_and_ends_on_a_signal(
             send(kafka, topic, [event(1), b"garbage"])
             wait(lambda: output.read_text().count('"micro-batch"') == 2, running, output)
             running.send_signal(signal.SIGTERM)
-            assert running.wait(60) == 0, output.read_text()
+            assert running.wait(PATIENCE) == 0, output.read_text()
         finally:
             running.kill()
             running.wait()
@@ -93,7 +94,7 @@ def test_a_topic_that_is_deleted_while_it_runs_is_named(
         try:
             wait(lambda: '"micro-batch"' in output.read_text(), running, output)
             kafka.delete_topic(topic)
-            assert running.wait(90) == 3, output.read_text()
+            assert running.wait(PATIENCE) == 3, output.read_text()
         finally:
             running.kill()
             running.wait()
@@ -102,7 +103,7 @@ def test_a_topic_that_is_deleted_while_it_runs_is_named(
 
 
 def wait(until: Callable[[], bool], running: "subprocess.Popen[bytes]", output: Path) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while not until():
         assert running.poll() is None, output.read_text()
         assert time.monotonic() < deadline, output.read_text()
