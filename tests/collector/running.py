@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
+from tests.servers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 JSON = {"content-type": "application/json"}
@@ -92,7 +93,7 @@ class Collector:
         return self.request("POST", "/collect", body, JSON | own)
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
@@ -142,7 +143,7 @@ def at(found: Iterable[Landed]) -> dict[tuple[int, int], Landed]:
     return {(each.partition, each.offset): each for each in found}
 
 
-def wait_for(found: Callable[[], Any], seconds: float = 180) -> Any:
+def wait_for(found: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Wait until a function returns a true value; a refused connection counts as false."""
     deadline = time.monotonic() + seconds
     while True:
