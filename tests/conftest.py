@@ -137,14 +137,22 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServe
 
 @pytest.fixture(scope="session")
 def native() -> ModuleType:
-    """The module of the native judge. Its tests are skipped without it, but only on a machine without cargo."""
+    """The module of the native judge."""
+    return native_judge()
+
+
+def native_judge() -> ModuleType:
+    """Return the native judge of the current sources. Its tests are skipped on a machine without cargo."""
+    has_cargo = shutil.which("cargo") is not None
     try:
         module = importlib.import_module("native_judge")
     except ImportError as error:
-        if shutil.which("cargo") is None:
-            pytest.skip("cargo is missing, so there is no native judge")
-        pytest.fail(f"There is no native judge ({error}), but cargo: run `make setup-native`.", pytrace=False)
+        if has_cargo:
+            pytest.fail(f"There is no native judge ({error}), but cargo: run `make setup-native`.", pytrace=False)
+        pytest.skip("cargo is missing, so there is no native judge")
     stamp = ROOT / ".venv" / "native.stamp"
+    if has_cargo and not stamp.exists():
+        pytest.fail("The sources of the native judge are unknown: run `make setup-native`.", pytrace=False)
     lines = stamp.read_text().splitlines() if stamp.exists() else []
     for digest, path in (line.split(maxsplit=1) for line in lines):
         # The other line has the compiler's version.

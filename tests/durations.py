@@ -64,11 +64,23 @@ def findings(seconds: Mapping[str, float], known: Iterable[str], budgets: Mappin
     return lines + [f"{test} is new and takes {new[test]:.1f} s" for test in slowest]
 
 
+def is_whole(config: pytest.Config) -> bool:
+    """Return whether no path and no option selects or leaves out tests."""
+    addopts, options = config.getini("addopts"), config.option
+    by_default = "-m" in addopts and options.markexpr == addopts[addopts.index("-m") + 1]
+    limits = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "maxfail")  # some are of plugins
+    return (
+        by_default
+        and config.args == config.getini("testpaths")
+        and not any(getattr(options, limit, None) for limit in limits)
+    )
+
+
 class Durations:
     """A plugin that stores the duration of each test, and reports slow folders and tests."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._whole = config.args == config.getini("testpaths") and not config.option.keyword
+        self._whole = is_whole(config)
         self._config = config
         self._seconds: dict[str, float] = {}
 
@@ -76,16 +88,17 @@ class Durations:
         """Add up the phases of a test."""
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Store the durations, and print the findings."""
+        whole = self._whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         cache = getattr(self._config, "cache", None)  # None with -p no:cacheprovider
         if cache is None or not self._seconds:
             return
         key = STORED.format(RUN)
         stored: dict[str, float] = cache.get(key, {})
         rounded = {test: round(seconds, 3) for test, seconds in self._seconds.items()}
-        cache.set(key, rounded if self._whole else stored | rounded)
-        if not self._whole:
+        cache.set(key, rounded if whole else stored | rounded)
+        if not whole:
             return
         found = findings(rounded, stored or rounded, read_budgets(RUN))
         for line in found:

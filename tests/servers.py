@@ -558,7 +558,8 @@ class KafkaServer(Server):
 
 
 # A port that the kernel chooses may be chosen again, or be given to a client, before a server listens on it. These
-# ports are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run side by side.
+# ports are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run in
+# parallel.
 _PORTS = range(16_000, 32_000)
 _next_ports = itertools.count(random.SystemRandom().choice(_PORTS))
 

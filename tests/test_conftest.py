@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
-from tests.conftest import MAX_MEMORY, ROOT
+from tests import conftest
+from tests.conftest import MAX_MEMORY, ROOT, native_judge
 
 RUNS_AWAY = """
 def test_runs_away():
@@ -109,24 +112,42 @@ def test_the_profile_of_these_tests_is_one_of_ours():
     assert hypothesis.settings.get_current_profile_name() in ("few", "all", "fuzz")
 
 
-LACKS_THE_NATIVE_JUDGE = """
-import sys
-sys.modules["native_judge"] = None
-
-def test_needs_it(native):
-    pass
-"""
+def with_programs(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(folder))
 
 
 @pytest.mark.parametrize(
-    ("cargo", "expected"),
-    [(False, ["1 skipped"]), (True, ["1 error", "run `make setup-native`"])],
+    ("programs", "outcome", "said"),
+    [
+        ([], pytest.skip.Exception, "cargo is missing"),
+        (["cargo"], pytest.fail.Exception, "run `make setup-native`"),
+    ],
     ids=["none", "cargo"],
 )
-def test_only_a_machine_without_cargo_may_lack_the_native_judge(tmp_path, cargo, expected):
-    file = tmp_path / "test_native.py"
-    file.write_text(LACKS_THE_NATIVE_JUDGE)
-    if cargo:
-        (tmp_path / "cargo").touch(mode=0o755)
-    printed = run(file, prefix=["env", f"PATH={tmp_path}"])
-    assert [text for text in expected if text not in printed] == []
+def test_only_a_machine_without_cargo_may_lack_the_native_judge(tmp_path, monkeypatch, programs, outcome, said):
+    monkeypatch.setitem(sys.modules, "native_judge", None)
+    with_programs(monkeypatch, tmp_path, *programs)
+    with pytest.raises(outcome, match=said):
+        native_judge()
+
+
+def test_a_native_judge_of_unknown_or_other_sources_is_refused(tmp_path, monkeypatch):
+    built = ModuleType("native_judge")
+    monkeypatch.setitem(sys.modules, "native_judge", built)
+    monkeypatch.setattr(conftest, "ROOT", tmp_path)
+    with_programs(monkeypatch, tmp_path)
+    assert native_judge() is built  # nobody can build it here
+    with_programs(monkeypatch, tmp_path, "cargo")
+    with pytest.raises(pytest.fail.Exception, match="sources of the native judge are unknown"):
+        native_judge()
+    source, stamp = tmp_path / "src" / "lib.rs", tmp_path / ".venv" / "native.stamp"
+    for file in (source, stamp):
+        file.parent.mkdir()
+    source.write_text("fn")
+    stamp.write_text(f"{sha256(b'fn').hexdigest()}  src/lib.rs\n{sha256(b'').hexdigest()}  target/rustc-version\n")
+    assert native_judge() is built
+    source.write_text("fn other")
+    with pytest.raises(pytest.fail.Exception, match="built from other sources"):
+        native_judge()

@@ -1,8 +1,11 @@
 """Folders over their budgets and slow new tests are found."""
 
+from argparse import Namespace
+from types import SimpleNamespace
+
 import pytest
 from tests.conftest import ROOT
-from tests.durations import RUN, findings, read_budgets, shares
+from tests.durations import RUN, findings, is_whole, read_budgets, shares
 
 BUDGETS = {"tests": 20.0, "tests/consumer": 60.0, "tests/consumer/layers": 20.0}
 SECONDS = {
@@ -44,3 +47,26 @@ def test_every_test_has_a_budget_and_every_budget_a_folder() -> None:
         budgets = read_budgets(run)
         assert "tests" in budgets
         assert [folder for folder in budgets if not (ROOT / folder).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"),
+    [
+        ({}, True),
+        ({"verbose": 1}, True),
+        ({"markexpr": "long"}, False),
+        ({"markexpr": ""}, False),
+        ({"keyword": "kafka"}, False),
+        ({"lf": True}, False),
+        ({"maxfail": 1}, False),
+        ({"deselect": ["tests/consumer"]}, False),
+    ],
+)
+def test_only_a_run_of_all_tests_replaces_what_is_stored(options: dict[str, object], whole: bool) -> None:
+    ini = {"testpaths": ["tests"], "addopts": ["-q", "-m", "not long"]}
+    config = SimpleNamespace(
+        args=["tests"], getini=ini.get, option=Namespace(**{"markexpr": "not long", "keyword": ""} | options)
+    )
+    assert is_whole(config) is whole
+    config.args = ["tests/consumer"]
+    assert not is_whole(config)
