@@ -18,9 +18,11 @@ from pyiceberg import expressions
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from consumer.iceberg.newest import newest_marker, python_state
 from consumer.removal.retain_rows import RetainedRows
 from lakeproof.addresses import as_uri, folder_or_address
 from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
@@ -147,7 +149,7 @@ def retain(
             if target and sources and not dry_run:
                 record_archive(ledger, target.root)
             of_others = _needed_by_others(settings, catalog, stream, old, before)
-            whole = _whole(catalog, stream_tables(stream), sources, before)
+            whole = _whole(catalog, stream, sources, before)
 
         def take(item: tuple[str, StoredFile]) -> str | None:
             """Remove a file; return why it is kept, or None if it was removed."""
@@ -246,7 +248,7 @@ def _needed_by_others(
         below = {zone.name_of(file.uri): name for name, file in files.items() if zone.contains(file.uri)}
         wanted = {theirs: name for theirs, name in below.items() if not zone.ignores(theirs, files[name])}
         read = sources_in(ledger, wanted) if ledger else {}
-        whole = _whole(catalog, stream_tables(other), read, before)
+        whole = _whole(catalog, other, read, before)
         for theirs, name in wanted.items():
             if theirs not in read:
                 found[name] = f"not in the ledger of {other} yet"
@@ -256,7 +258,7 @@ def _needed_by_others(
 
 
 def _whole(
-    catalog: Catalog, names: StreamTables, sources: Mapping[str, _Source], before: datetime
+    catalog: Catalog, stream: str, sources: Mapping[str, _Source], before: datetime
 ) -> Callable[[str], str | None]:
     """Return a function that says why a file is still needed beside the tables; None if it is not."""
     if not sources:
@@ -267,11 +269,15 @@ def _whole(
     _add_removed(catalog, names, rows, dead)
     _add_expired(catalog, names, letters, dead, sources)
     # The bytes of a unit that was too large are in no table.
+    names = stream_tables(stream)
     key = (SOURCE, POSITION, ATTEMPT)
     without = compare.And(old, compare.IsNull(RAW))
     bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, without, key)}
     if bare and catalog.table_exists(names.attempts):
-        attempts = _rows(catalog.load_table(names.attempts), _CLOSED, (SOURCE, POSITION, LETTER))
+        # A replay commits its attempts first. Until the ledger has it, finishing it takes the file.
+        newest = newest_marker(python_state(catalog.load_table(names.ledger)), bronze_query(stream), names.ledger)
+        finished = compare.And(_CLOSED, compare.LessThanOrEqual(REPLAY, newest.marker.replays if newest else 0))
+        attempts = _rows(catalog.load_table(names.attempts), finished, (SOURCE, POSITION, LETTER))
         bare -= {(row[SOURCE], row[POSITION], row[LETTER]) for row in attempts}
     needed = {source for source, _, _ in bare}
 

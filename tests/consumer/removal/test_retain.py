@@ -3,13 +3,14 @@
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.consumer.lake import Drain, SessionOf, rows
@@ -19,6 +20,7 @@ from tests.messages import send
 from tests.servers import KafkaServer
 
 from consumer.cli import app
+from consumer.iceberg.marker import Committed, Marker, property_of
 from consumer.queries.bulletin import Bulletin
 from consumer.queries.maintenance import MaintenanceQuery
 from consumer.removal import retain_files as module
@@ -35,6 +37,7 @@ from consumer.removal.retain_files import (
     retain,
 )
 from lakeproof.catalog import open_catalog
+from lakeproof.checkpoint import bronze_query
 from lakeproof.contracts import load_contract
 from lakeproof.errors import UsageError
 from lakeproof.landing.root import archives_of, record_landing_root
@@ -43,7 +46,7 @@ from lakeproof.settings import S3Settings, Settings
 from lakeproof.state.lease import LeaseHeldError
 from lakeproof.storage import StoredFile
 from lakeproof.storage.local import LocalStorage
-from lakeproof.tables.schemas import ensure_tables
+from lakeproof.tables.schemas import ensure_attempts, ensure_tables
 from reader.verify.findings import Status
 
 pytestmark = pytest.mark.spark
@@ -51,6 +54,8 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 MONTH = timedelta(days=30)
 YEAR_AGO = time.time() - 365 * 86_400
+LETTER: dict[str, object] = {"_position": 0, "raw": None, "_landed_at": datetime.fromtimestamp(YEAR_AGO, UTC)}
+"""A dead letter without its bytes, which landed a year ago."""
 
 
 @pytest.fixture
@@ -285,33 +290,64 @@ def test_files_that_another_stream_needs_for_a_replay_stay(settings: Settings, t
         os.utime(shared / name, (YEAR_AGO, YEAR_AGO))
         for stream in ("a", "b"):
             book(settings, stream, [name], {"uneven.json": 1}.get(name, 0) if stream == "b" else 0)
-    letters = open_catalog(settings).load_table("dead_letters.b")
-    with letters.update_schema(allow_incompatible_changes=True) as update:
-        for column in letters.schema().fields:
-            update.make_column_optional(column.name)
-    row = {"_source": "large.json", "_position": 0, "raw": None, "_landed_at": datetime.fromtimestamp(YEAR_AGO, UTC)}
-    letters.append(pa.Table.from_pylist([row], schema=letters.schema().as_arrow()))
+    append(open_catalog(settings), "dead_letters.b", [{"_source": "large.json"} | LETTER])
     done = retain(settings, "a", MONTH, in_source=True)
     assert (done.removed, done.kept) == (1, {f"{NEEDED} (stream b)": 1, f"{UNEVEN} (stream b)": 1})
     assert sorted(path.name for path in shared.iterdir()) == ["large.json", "uneven.json"]
 
 
-def book(settings: Settings, stream: str, names: Sequence[str], bronze: int = 0) -> None:
-    """Add files without records, which landed a year ago, to the ledger of a stream."""
+def test_a_file_stays_until_the_ledger_has_the_replay_that_reads_it(settings: Settings) -> None:
+    land_old(settings, "large.json", b"[]")
+    book(settings, STREAM, ["large.json"], dead_letters={"batch_too_large": 1})
+    catalog = open_catalog(settings)
+    append(catalog, f"dead_letters.{STREAM}", [{"_source": "large.json"} | LETTER])
+    ensure_attempts(catalog, STREAM)
+    attempt = {"_source": "large.json", "_position": 0, "_letter": 1, "replay": 2, "outcome": "closed"}
+    append(catalog, f"dead_letters.{STREAM}_attempts", [attempt])
+    mark(settings, replays=1)  # as if killed before its next commit, to bronze
+    done = retain(settings, STREAM, MONTH)
+    assert (done.removed, done.kept) == (0, {NEEDED: 1})
+    mark(settings, replays=2)
+    assert retain(settings, STREAM, MONTH).removed == 1
+
+
+def mark(settings: Settings, replays: int) -> None:
+    """Set the marker of the ledger to one with a number of replays."""
+    ledger = open_catalog(settings).load_table(f"ledger.{STREAM}")
+    snapshot = ledger.current_snapshot()
+    assert snapshot
+    newest = Committed(Marker("", 0, "", "1", "1", replays=replays), snapshot.snapshot_id, sequence_number=1)
+    with ledger.transaction() as changes:
+        changes.set_properties({property_of(bronze_query(STREAM)): newest.as_text()})
+
+
+def append(catalog: Catalog, name: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Append rows to a table; columns that they lack are null."""
+    table = catalog.load_table(name)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        for column in table.schema().fields:
+            update.make_column_optional(column.name)
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+
+def book(
+    settings: Settings,
+    stream: str,
+    names: Sequence[str],
+    bronze: int = 0,
+    dead_letters: Mapping[str, int] | None = None,
+) -> None:
+    """Add files, which landed a year ago, to the ledger of a stream."""
     catalog, zone = open_catalog(settings), landing_zone(settings, stream, {})
     ensure_tables(catalog, load_contract(settings.contracts, stream))
     record_landing_root(catalog, stream, zone)
-    ledger = catalog.load_table(f"ledger.{stream}")
-    with ledger.update_schema(allow_incompatible_changes=True) as update:
-        for column in ledger.schema().fields:
-            update.make_column_optional(column.name)
-    landed_at = datetime.fromtimestamp(YEAR_AGO, UTC)
     files = {name: file for name in names if (file := zone.stat(name))}
-    rows = [
-        {"source": name, "size": file.size, "etag": file.etag, "bronze": bronze, "landed_at": landed_at}
-        for name, file in files.items()
-    ]
-    ledger.append(pa.Table.from_pylist(rows, schema=ledger.schema().as_arrow()))
+    same = {"bronze": bronze, "dead_letters": dead_letters or {}, "landed_at": LETTER["_landed_at"]}
+    append(
+        catalog,
+        f"ledger.{stream}",
+        [{"source": name, "size": file.size, "etag": file.etag} | same for name, file in files.items()],
+    )
 
 
 @pytest.mark.parametrize("key", ["events//../../contracts/planted.yaml", "events/./a.json", "events/x/../../a.json"])
