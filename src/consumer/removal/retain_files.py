@@ -27,7 +27,7 @@ from lakeproof.contracts.duration import duration_text
 from lakeproof.errors import LakeproofError, UsageError
 from lakeproof.kafka.recorded import recorded_topic
 from lakeproof.landing.root import moved, record_archive
-from lakeproof.landing.zone import LandingZone, content_hash, landing_zone, zone_at
+from lakeproof.landing.zone import LandingZone, content_hash, landing_zone, table_zones, zone_at
 from lakeproof.settings import Settings
 from lakeproof.state.lease import lease
 from lakeproof.storage import StoredFile
@@ -184,12 +184,18 @@ def archive_of(settings: Settings, stream: str, archive: str | None) -> LandingZ
     if archive is None:
         return None
     target = zone_at(f"{as_uri(folder_or_address(archive))}/{stream}", settings.s3)
+    another = "Use another folder or prefix."
+    for zone in table_zones(settings):
+        if zone.overlaps(target):
+            raise UsageError(
+                f"The archive {archive} overlaps {zone.root}, where maintenance removes each file that no table uses.",
+                another,
+            )
     for name in settings.streams:
         zone = landing_zone(settings, name)
-        if zone.contains(target.root) or target.contains(zone.root):
+        if zone.overlaps(target):
             raise UsageError(
-                f"The archive {archive} is in the landing zone {zone.root}: its files would land again.",
-                "Use another folder or prefix.",
+                f"The archive {archive} is in the landing zone {zone.root}: its files would land again.", another
             )
     return target
 
@@ -263,13 +269,13 @@ def _whole(
     """Return a function that says why a file is still needed beside the tables; None if it is not."""
     if not sources:
         return lambda _: None
+    names = stream_tables(stream)
     old = compare.And(compare.LessThan(LANDED_AT, before.isoformat()), _between(SOURCE, sources))
     bronze, letters = catalog.load_table(names.bronze), catalog.load_table(names.dead_letters)
     rows, dead = _rows_of(bronze, old), _rows_of(letters, old)
     _add_removed(catalog, names, rows, dead)
     _add_expired(catalog, names, letters, dead, sources)
     # The bytes of a unit that was too large are in no table.
-    names = stream_tables(stream)
     key = (SOURCE, POSITION, ATTEMPT)
     without = compare.And(old, compare.IsNull(RAW))
     bare = {(row[SOURCE], row[POSITION], row[ATTEMPT] or 1) for row in _rows(letters, without, key)}

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from lakeproof.addresses import encoded, sqlite_uri
+from lakeproof.addresses import sqlite_uri
 from lakeproof.backup.catalogs import Tables
 from lakeproof.backup.manifest import MANIFEST, STATE, Folder, Manifest, SavedTable, digest, now
 from lakeproof.catalog import catalog_errors
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
-from lakeproof.landing.zone import landing_zone, zone_at
+from lakeproof.landing.zone import landing_zone, table_zones, zone_at
 from lakeproof.move.outside import check_tables
 from lakeproof.references import GoneError, Metadata, current, parsed, snapshot_of
 from lakeproof.settings import Settings
 from lakeproof.state.database import open_database
 from lakeproof.state.rows import BOOK, OF_STREAMS, save_rows
 from lakeproof.state.schema import CONTRACT_TEXTS, SINK_POSITIONS
-from lakeproof.tables.names import MARKER, NAMESPACES, REBUILDING
+from lakeproof.tables.names import MARKER, REBUILDING
 
 _ATTEMPTS = 5
 
@@ -83,11 +83,7 @@ def local_state(content: bytes | None = None) -> Iterator[tuple[Path, Engine]]:
 
 def _check_place(settings: Settings, place: Folder) -> None:
     """Refuse a place whose files would land as batches, or be removed as orphans of a table."""
-    tables = (f"{settings.catalog.warehouse_uri}/{namespace}" for namespace in NAMESPACES)
-    others = [settings.landing.uri]
-    if settings.catalog.kind == "sql":  # only the server of a REST catalog knows the warehouse
-        others += map(encoded, tables)
-    zones = [zone_at(uri, settings.s3) for uri in others]
+    zones = [zone_at(settings.landing.uri, settings.s3), *table_zones(settings)]
     for path in sorted(settings.contracts.glob("*.yaml")):
         with suppress(LakeproofError):  # an unreadable contract does not prevent a backup
             zones.append(landing_zone(settings, path.stem))

@@ -144,7 +144,7 @@ def _check_own(settings: Settings, stream: str, zone: LandingZone) -> None:
     }
     for name, uri in places.items():
         place = zone_at(encoded(uri), settings.s3)
-        if zone.contains(place.root) or place.contains(zone.root):
+        if zone.overlaps(place):
             raise UsageError(
                 f"The landing zone of {stream}, {zone.root}, and {name}, {place.root}, overlap: what the lake writes "
                 "would land.",

@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from lakeproof.addresses import as_uri, folder_or_address, sqlite_path, with_merged_slashes
+from lakeproof.addresses import as_uri, encoded, folder_or_address, sqlite_path, with_merged_slashes
 from lakeproof.catalog import catalog_errors, open_catalog, table_or_none
 from lakeproof.landing.selection import EVERYTHING, Ignored, Selection
 from lakeproof.settings import S3Settings, Settings
 from lakeproof.storage import Storage, StoredFile, open_storage, scheme_of
 from lakeproof.storage.local import local_path
-from lakeproof.tables.names import LANDING_SOURCE, LANDING_START, stream_tables
+from lakeproof.tables.names import LANDING_SOURCE, LANDING_START, NAMESPACES, stream_tables
 
 if TYPE_CHECKING:
     from lakeproof.contracts.model import Landing
@@ -104,6 +104,10 @@ class LandingZone:
         """Whether an address is the root or below it."""
         return f"{uri}/".startswith(f"{self.root}/")
 
+    def overlaps(self, other: "LandingZone") -> bool:
+        """Whether one zone contains the other."""
+        return self.contains(other.root) or other.contains(self.root)
+
     def stat(self, name: str) -> StoredFile | None:
         """Return the metadata of one file; None if it does not exist."""
         return self.storage.stat(self.uri_of(name))
@@ -169,6 +173,16 @@ def zone_at(uri: str, s3: S3Settings) -> LandingZone:
     if scheme_of(uri) == "file":
         return LandingZone("file://" + quote_from_bytes(os.fsencode(local_path(uri).resolve())), s3)
     return LandingZone(with_merged_slashes(uri), s3)
+
+
+def table_zones(settings: Settings) -> list[LandingZone]:
+    """Return the folders with tables of the warehouse, where maintenance removes unknown files.
+
+    There are none with a REST catalog, since only its server knows the warehouse.
+    """
+    if settings.catalog.kind != "sql":
+        return []
+    return [zone_at(encoded(f"{settings.catalog.warehouse_uri}/{each}"), settings.s3) for each in NAMESPACES]
 
 
 def content_hash(content: bytes) -> str:

@@ -185,6 +185,18 @@ def test_archives_that_would_land_again_are_refused(filled: Settings) -> None:
     assert len(landed(filled)) == 3
 
 
+@pytest.mark.parametrize("archive", ["", f"{STREAM}/bronze", f"{STREAM}/ledger/{STREAM}/data"])
+def test_archives_whose_files_would_be_orphans_of_a_table_are_refused(
+    settings: Settings, tmp_path: Path, archive: str
+) -> None:
+    settings = changed(settings, LAKE_WAREHOUSE=tmp_path / "warehouses" / STREAM)
+    path = land_old(settings, "1.json", b"[]")
+    book(settings, STREAM, ["1.json"])
+    with pytest.raises(UsageError, match="where maintenance removes each file"):
+        retain(settings, STREAM, MONTH, str(tmp_path / "warehouses" / archive))
+    assert path.exists()
+
+
 def test_an_error_of_one_stream_does_not_hide_the_others(
     lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
