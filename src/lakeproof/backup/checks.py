@@ -1,7 +1,7 @@
 """Find what a restore would miss: files of tables, and records that landed after the backup."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from lakeproof.tables.names import ATTEMPT, LETTER, MARKER, POSITION, RAW, REPLA
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
 
 _AT_ONCE = 8
@@ -80,11 +81,10 @@ def lost_files(
     if live is None:
         return []
     zone = landing_zone(settings, stream, live.properties)
-    new = {name for (name,) in _rows(live, io, ["source"]) - _rows(saved, io, ["source"])}
-    replays = ["source", REPLAY]
-    again = {name for name, number in _rows(live, io, replays) - _rows(saved, io, replays) if number is not None}
-    if letters and again:
-        new |= again & {name for (name,) in _rows(letters, io, [SOURCE], RAW)}
+    added = _added(saved, live, io, ("source", REPLAY))
+    new = {name for name, replay in added if replay is None}
+    if letters and (again := {name for name, replay in added if replay is not None}):
+        new |= again & _without_bytes(letters, io)
     if not new:
         return []
     if not zone.is_there():
@@ -112,9 +112,8 @@ def replayed_since(
     """
     if letters is None or live is None:
         return set()
-    columns = [SOURCE, POSITION, LETTER, ATTEMPT]
-    new = _rows(live, io, columns) - (_rows(saved, io, columns) if saved else set())
-    return {source for source, *_ in new} & {source for (source,) in _rows(letters, io, [SOURCE], RAW)}
+    added = _added(saved, live, io, (SOURCE, POSITION, LETTER, ATTEMPT))
+    return {source for source, *_ in added} & _without_bytes(letters, io)
 
 
 def lost_offsets(
@@ -171,18 +170,55 @@ def _position(stream: str, ledger: "TableMetadata") -> Offsets:
     return recorded.start if recorded else Offsets("")
 
 
-def _rows(metadata: "TableMetadata", io: "FileIO", columns: list[str], null: str = "") -> set[tuple[Any, ...]]:
-    """Return columns of a ledger or of dead letters, where the column `null` is null; nothing if one is missing."""
-    from pyiceberg.catalog.noop import NoopCatalog
+def _added(
+    saved: "TableMetadata | None", live: "TableMetadata", io: "FileIO", columns: Sequence[str]
+) -> set[tuple[Any, ...]]:
+    """Return rows that a table has now and had not then. They must be unique by `columns`.
+
+    Data files of both are not read: a ledger has millions of rows a year. Numbers of micro-batches would not tell which
+    rows are new, since a stream uses them again after a restore.
+    """
+    after, before = _tasks(live, io), _tasks(saved, io) if saved else {}
+    gone = [before[key] for key in before.keys() - after.keys()]
+    came = [after[key] for key in after.keys() - before.keys()]
+    added = set(_rows(live, io, came, columns))
+    if saved and added:
+        added.difference_update(_rows(saved, io, gone, columns))
+    return added
+
+
+def _tasks(metadata: "TableMetadata", io: "FileIO") -> "dict[tuple[str, frozenset[str]], FileScanTask]":
+    """Return the data files of a table by their names and those of their files with deletes."""
+    return {
+        (task.file.file_path, frozenset(each.file_path for each in task.delete_files)): task
+        for task in _table(metadata, io).scan().plan_files()
+    }
+
+
+def _rows(
+    metadata: "TableMetadata", io: "FileIO", tasks: "Iterable[FileScanTask]", columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Read columns of data files; those that the table lacks are null."""
     from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    held = [name for name in columns if name in metadata.schema().column_names]
+    scan = ArrowScan(metadata, io, metadata.schema().select(*held), AlwaysTrue())
+    for task in tasks:
+        for batch in scan.to_record_batches([task]):  # of several, it would keep all rows
+            nulls = [None] * batch.num_rows
+            found = [batch.column(name).to_pylist() if name in held else nulls for name in columns]
+            yield from zip(*found, strict=True)
+
+
+def _without_bytes(letters: "TableMetadata", io: "FileIO") -> set[str]:
+    """Return sources of dead letters without bytes."""
+    reader = _table(letters, io).scan(f"{RAW} IS NULL", selected_fields=(SOURCE,)).to_arrow_batch_reader()
+    return {row[SOURCE] for batch in reader for row in batch.to_pylist()}
+
+
+def _table(metadata: "TableMetadata", io: "FileIO") -> "Table":
+    from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.table import Table
 
-    if metadata.current_snapshot() is None or not {*columns, *filter(None, [null])} <= {
-        *metadata.schema().column_names
-    }:
-        return set()
-    table = Table(("ledger", "copy"), metadata, "", io, NoopCatalog("copy"))
-    found = table.scan(
-        f"{null} IS NULL" if null else AlwaysTrue(), selected_fields=tuple(columns)
-    ).to_arrow_batch_reader()
-    return {row for batch in found for row in zip(*(batch.column(each).to_pylist() for each in columns), strict=True)}
+    return Table(("a", "copy"), metadata, "", io, NoopCatalog("copy"))
