@@ -21,6 +21,7 @@ _FROM_BACKUP = (
     "schema",
     "partition-spec",
 )
+_ONLY_UP = ("format-version", "last-sequence-number", "next-row-id")
 _OF_SNAPSHOTS = ("snapshots", "snapshot-log", "statistics", "partition-statistics")
 _MAIN = "main"
 
@@ -61,6 +62,8 @@ def restored(
         own = [each for each in saved.get("snapshots", ()) if each["snapshot-id"] == snapshot_id]
         found["snapshots"] = [*found.get("snapshots", ()), *(each for each in own if snapshot_id not in known)]
         found |= {key: saved[key] for key in _FROM_BACKUP if key in saved}
+        # A table that was dropped and registered again may be older than the backup.
+        found |= {key: max(saved[key], newest.get(key, 0)) for key in _ONLY_UP if key in saved}
         if archives := list(dict.fromkeys(archives_of(_properties(saved)) + archives_of(_properties(newest)))):
             found["properties"] = {**_properties(saved), ARCHIVES: json.dumps(archives)}
         found["metadata-log"] = [

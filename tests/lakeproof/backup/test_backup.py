@@ -41,7 +41,7 @@ from lakeproof.history.apply import adopt, carry_out, plan
 from lakeproof.kafka.offsets import source_name
 from lakeproof.kafka.topic import Extent
 from lakeproof.landing.root import archives_of, record_archive
-from lakeproof.references import parsed, swap_metadata
+from lakeproof.references import newest_metadata, parsed, swap_metadata
 from lakeproof.settings import Settings
 from lakeproof.state.breaker_log import BreakerLog, QueryKind
 from lakeproof.state.contract_log import ContractLog
@@ -217,6 +217,29 @@ def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
     assert folder.manifest().tag in table.refs()
     commit(any_lake, 3)
     assert numbers(any_lake, "bronze.events") == [1, 3]
+
+
+def test_a_table_that_was_upgraded_and_dropped_comes_back_in_its_format(lake: Settings) -> None:
+    folder, catalog, name = taken(lake), open_catalog(lake), "bronze.events"
+    land(lake, "2.json", "3.json", "4.json")
+    commit(lake, 2)
+    commit(lake, 3)
+    at, metadata = newest_metadata(catalog, name)
+    assert swap_metadata(catalog, name, at, metadata | {"format-version": 3, "next-row-id": 0})
+    upgraded = taken(lake)
+    planned = plan_restore(lake, folder)
+    assert (set(actions(planned).values()), planned.missing, planned.lost) == ({"put back"}, {}, {})
+    catalog.drop_table(name)
+    restore(lake, folder)
+    assert catalog.load_table(name).format_version == 2
+    commit(lake, 4)
+    assert numbers(lake, name) == [1, 4]
+
+    restore(lake, upgraded)
+    back = catalog.load_table(name).metadata
+    assert (back.format_version, numbers(lake, name)) == (3, [1, 2, 3])
+    # Iceberg's Java library does not read snapshots with later sequence numbers than the last one.
+    assert back.last_sequence_number == max(each.sequence_number or 0 for each in back.snapshots)
 
 
 @pytest.mark.all
