@@ -4,6 +4,7 @@ import gzip
 import os
 import re
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache
@@ -210,8 +211,11 @@ def _replace_in_database(database: "Engine", tables: Mapping[str, str]) -> None:
 
 
 def metadata_text(content: bytes) -> str:
-    """Return the text of a table's metadata file, which may be compressed."""
-    return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
+    """Return the text of a table's metadata file, which may be compressed; raise a ValueError for a damaged one."""
+    try:
+        return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"This is not gzip: {error}") from error
 
 
 def pyiceberg_properties(settings: Settings) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Folders that rebuilds have left behind are removed, and no others."""
 
 import errno
+import gzip
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tests.lakes import changed
 
 from consumer.layers.rebuild import _mark_replaced
 from consumer.maintenance.folders import (
+    OF_NO_TABLE,
     abandoned,
     folders_of,
     orphans,
@@ -35,6 +37,13 @@ from lakeproof.storage import open_storage
 
 ROWS = pa.table({"id": [1, 2]})
 NOW = datetime.now(UTC)
+HALF_WRITTEN = {
+    "00009-half.metadata.json": b"{",
+    "00009-half.gz.metadata.json": gzip.compress(b"{}" * 1000)[:-10],
+    "00009-zeros.gz.metadata.json": gzip.compress(b"{}" * 1000)[:-10] + bytes(10),
+    "00009-other.gz.metadata.json": gzip.compress(b"{}")[:10] + bytes([255] * 20),
+}
+"""Files of a commit that is under way, or of a machine that lost power."""
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
@@ -167,11 +176,21 @@ def test_files_of_a_dropped_table_that_a_backup_needs_are_no_orphans(
         metadata = newest_metadata(catalog, "silver.orders")[1]
         for location in (urlsplit(folder).path, f"file:{urlsplit(folder).path}/"):
             assert promised(settings, metadata | {"location": location}) == [said]
-    stray = f"{folder}/metadata/00009-half.metadata.json"
-    open_storage(folder, settings.s3).write_new(stray, b"{")
-    assert found() == [said]
+    for name, content in HALF_WRITTEN.items():
+        open_storage(folder, settings.s3).write_new(f"{folder}/metadata/{name}", content)
+        assert found() == [said]
     monkeypatch.setattr(holds, "datetime", shifted_datetime(timedelta(hours=2)))
     assert found() == []
+
+
+@pytest.mark.parametrize("name", [*HALF_WRITTEN])
+def test_a_folder_with_half_written_metadata_is_of_no_known_table(lake_settings: Settings, name: str) -> None:
+    catalog, later = open_catalog(lake_settings), datetime.now(UTC) + timedelta(hours=1)
+    folder = table(catalog, "silver.half")
+    catalog.drop_table("silver.half")
+    open_storage(folder, lake_settings.s3).write_new(f"{folder}/metadata/{name}", HALF_WRITTEN[name])
+    assert removed(lake_settings, later) == []
+    assert why_left(lake_settings, folder) == OF_NO_TABLE
 
 
 def test_a_warehouse_behind_a_link(lake_settings: Settings, tmp_path: Path) -> None:
