@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from lakeproof.addresses import BUSY_SECONDS, sqlalchemy_uri, sqlite_path, without_password
-from lakeproof.clocks import check_commits
+from lakeproof.commit_checks import check_commits
 from lakeproof.errors import LakeproofError, UnavailableError
 from lakeproof.http_server import address_of
 from lakeproof.rest_client import ANSWER_SECONDS, CONNECT_SECONDS, limit_requests

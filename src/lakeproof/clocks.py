@@ -5,18 +5,11 @@ PyIceberg does both: its commit with a slow clock would make a table unreadable 
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakeproof.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
 ALLOWED_MS = 60_000
 """How far Iceberg lets a time be before an earlier one (``TableMetadata.ONE_MINUTE``)."""
@@ -49,33 +42,3 @@ def check_time(table: str, metadata: Mapping[str, Any], commit_ms: int) -> None:
         "If this clock is slow, set it (NTP). If it is right, the clock of another machine was fast: set that one, and "
         f"run this again after {time_text(newest)}.",
     )
-
-
-def check_commits(catalog: "Catalog") -> None:
-    """Let the client of a catalog refuse commits that :func:`check_time` refuses, before it writes metadata."""
-    client: Any = type(catalog)
-
-    @wraps(client.commit_table)
-    def checked(table: "Table", requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
-        times = [update.snapshot.timestamp_ms for update in updates if update.action == "add-snapshot"]
-        check = _Check(".".join(table.name()), times)
-        if hasattr(catalog, "engine"):  # an SQL catalog reads the table again, and validates the requirements with it
-            requirements = (*requirements, check)
-        elif times:  # the server of a REST catalog sets all other times
-            check.validate(table.metadata)
-        return client.commit_table(catalog, table, requirements, updates)
-
-    vars(catalog)["commit_table"] = checked
-
-
-@dataclass(frozen=True)
-class _Check:
-    """A requirement of PyIceberg: the times of new snapshots and the clock are not before the last commit."""
-
-    table: str
-    times: Sequence[int]
-
-    def validate(self, metadata: "TableMetadata | None") -> None:
-        if metadata:  # otherwise, the commit creates the table
-            found = metadata.model_dump(by_alias=True, include={"last_updated_ms", "snapshot_log", "metadata_log"})
-            check_time(self.table, found, min([*self.times, now_ms()]))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeproof.catalog import table_or_none
+from lakeproof.commit_checks import check_format
 from lakeproof.contracts import Contract, parse_contract
 from lakeproof.errors import LakeproofError
 from lakeproof.tables.names import SCHEMA_CHANGES
@@ -81,6 +82,7 @@ def record(catalog: "Catalog", contract: Contract, text: bytes, changes: Sequenc
     import pyarrow as pa
 
     table = ensure_schema_changes(catalog)
+    check_format(SCHEMA_CHANGES, table.format_version)  # an append fails before it commits
     table.catalog = cast("Catalog", _UncertainCatalog(table.catalog))
     row = {
         "stream": contract.stream,

@@ -15,11 +15,12 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.types import LongType
 from tests.evolving import AT, V1, V2, write_contract
 
-from lakeproof.catalog import open_catalog
+from lakeproof.catalog import catalog_errors, open_catalog
 from lakeproof.errors import LakeproofError, UnavailableError, UsageError
 from lakeproof.history import applied, apply
 from lakeproof.history.applied import AppliedMeanwhileError, applied_contracts, record
 from lakeproof.history.apply import adopt, carry_out, plan
+from lakeproof.references import newest_metadata, swap_metadata
 from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.tables import evolution
@@ -127,6 +128,17 @@ def test_all_that_is_allowed_at_once_in_one_commit(settings: Settings) -> None:
     lake.start()
     assert plan(lake.catalog, settings, "orders").is_applied
     assert (lake.versions(), len(lake.table().metadata.schemas)) == (["1.0.0", "1.1.0"], 2)
+
+
+@pytest.mark.parametrize("name", ["bronze.orders", "ops.schema_changes"])
+def test_a_table_that_another_tool_has_upgraded_is_no_outage(lake: Lake, name: str) -> None:
+    at, metadata = newest_metadata(lake.catalog, name)
+    assert swap_metadata(lake.catalog, name, at, metadata | {"format-version": 3, "next-row-id": 0})
+    lake.start()
+    write_contract(lake.settings, "1.1.0", V2)
+    with pytest.raises(UsageError, match=f"Cannot change {name}: .* format version 3") as caught, catalog_errors():
+        lake.apply()
+    assert "Keep the table" in caught.value.hint
 
 
 def test_before_there_are_tables_it_makes_them(lake_settings: Settings, tmp_path: Path) -> None:
