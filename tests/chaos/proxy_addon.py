@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mitmproxy import ctx
 from mitmproxy.http import HTTPFlow, Response
 
 _RULE = Path(os.environ["CHAOS_RULE"])
@@ -52,6 +53,9 @@ class Faults:
                     await asyncio.sleep(0.01)
                 if rule["drop"]:
                     flow.kill()
+                elif phase == "request" and not flow.client_conn.connected:
+                    # The client has died meanwhile, so mitmproxy would forget the request, which was on its way.
+                    ctx.master.commands.call("replay.client", [flow.copy()])
 
     @staticmethod
     def _rule() -> dict[str, Any] | None:

@@ -121,9 +121,14 @@ class Proxy:
         """Let everything pass again."""
         self._rule.unlink(missing_ok=True)
 
+    def struck(self) -> list[str]:
+        """Return the requests that the newest rule has struck: method and path."""
+        lines = (line.partition(" ") for line in self._hits.read_text().splitlines())
+        return [request for number, _, request in lines if number == str(self._number)]
+
     def hits(self) -> int:
         """Return the number of requests that the newest rule has struck."""
-        return sum(line.startswith(f"{self._number} ") for line in self._hits.read_text().splitlines())
+        return len(self.struck())
 
 
 def _ready(process: Process, answers: Callable[[], bool]) -> None:
