@@ -14,11 +14,10 @@ _STALLED_SECONDS = 60.0
 
 
 def go_on(bench: Bench, outcome: Outcome) -> Outcome:
-    """Start a consumer if none runs, follow its advice where it ends, then land more, drain and check everything."""
+    """Start a consumer if there is none, follow its advice if it ends, then land more, drain and check everything."""
     bench.calm()
     for _ in range(_REFUSALS):
-        if not (bench.consumer and bench.consumer.alive):
-            bench.consumer = bench.start()
+        bench.consumer = bench.consumer or bench.start()
         if (problem := bench.drain(stalled_seconds=_STALLED_SECONDS)) is None:
             break
         if bench.consumer.alive:

@@ -119,6 +119,7 @@ class Bench:
         self._runs = 0
         self._lake: Lake | None = None
         self.consumer: Process | None = None
+        """The consumer that must run; None before its first start, and after a scenario has ended it on purpose."""
         self._processes: list[Process] = []
         self._rest: RestCatalogServer | None = None
         self.catalog_proxy: PostgresProxy | RestProxy | None = None
@@ -242,15 +243,18 @@ class Bench:
             arguments = (*arguments, "--to", self.options.mutant.layer)
         return self.start_victim("run", stream, *arguments)
 
-    def start_replay(self, *arguments: str, in_workers: bool = False) -> Process:
+    def start_replay(self, *arguments: str, in_workers: bool = False, orders: Orders | None = None) -> Process:
         """Start a replay of all dead letters that may be replayed."""
         options = ("--salvage", "--max-attempts", str(MAX_ATTEMPTS))
-        return self.start_victim("replay", STREAM, *options, *arguments, in_workers=in_workers)
+        return self.start_victim("replay", STREAM, *options, *arguments, in_workers=in_workers, orders=orders)
 
-    def start_victim(self, *arguments: str, in_workers: bool = False) -> Process:
-        """Start a command of the consumer that can be hurt; also inside Spark's workers, if these have hooks."""
+    def start_victim(self, *arguments: str, in_workers: bool = False, orders: Orders | None = None) -> Process:
+        """Start a command of the consumer that can be hurt; also inside Spark's workers, if these have hooks.
+
+        Two commands at once need `orders` of their own for one of them.
+        """
         environment = self.lake.environment(self._through_proxy) | {
-            ORDERS: str(self.orders.file),
+            ORDERS: str((orders or self.orders).file),
             # Files left by a killed process are removed with the lake.
             "TMPDIR": str(self._scratch()),
             "SPARK_LOCAL_DIRS": str(self._scratch()),
@@ -306,8 +310,9 @@ class Bench:
         """Return a lake in which all landed data is accounted for, with a consumer that waits for more."""
         if self._lake is None:
             self.new_lake().land(4)
-        if not (self.consumer and self.consumer.alive):
-            self.consumer = self.start()
+        if problems := self.ended_by_itself():
+            raise BrokenError(problems[0])
+        self.consumer = self.consumer or self.start()
         self.calm()
         if problem := self.drain():
             self.give_up()
@@ -354,7 +359,9 @@ class Bench:
         """
         self.calm()
         self.lake.land(3)
-        if may_end and (problem := self.drain()):
+        if not may_end:
+            outcome.problems += self.ended_by_itself()
+        elif problem := self.drain():
             outcome.notes.append(problem)
             outcome.problems += self.unclear_end()
         if not (self.consumer and self.consumer.alive):
@@ -364,9 +371,29 @@ class Bench:
             self.starts[self.consumer.pid] = line.seconds
         outcome.problems += [problem] if problem else []
         self.check(outcome)
-        if outcome.lost or outcome.doubled or outcome.problems:
+        if not outcome.harmless:
             self.give_up()
         return outcome
+
+    def missed(self, why: str, *, may_end: bool = False) -> Outcome:
+        """Recover from a fault that did not strike; return the outcome if anything was found.
+
+        Raises
+        ------
+        NotStruckError
+            Nothing was found, so the scenario can be tried again.
+        """
+        outcome = self.recover(Outcome(notes=[why]), may_end=may_end)
+        if outcome.harmless:
+            raise NotStruckError(why)
+        return outcome
+
+    def ended_by_itself(self) -> list[str]:
+        """Return the problem if the consumer has ended, though no scenario has ended it."""
+        consumer = self.consumer
+        if consumer is None or consumer.alive:
+            return []
+        return [f"the consumer ended by itself with {consumer.wait(0)}: {consumer.last_words()}"]
 
     def unclear_end(self) -> list[str]:
         """Return what is wrong with the consumer's end."""
@@ -374,6 +401,8 @@ class Bench:
         if consumer is None or (code := consumer.wait(60)) is None:
             return ["the consumer neither goes on nor ends"]
         consumer.end_all()
+        if "Traceback" in consumer.text():
+            return [f"it ended with {code} and a stack trace: {consumer.last_words()}"]
         clear = code in (1, 2, 3) and bool(consumer.said("failed"))
         return [] if clear else [f"it ended with {code} and no clear line: {consumer.last_words()}"]
 
@@ -404,15 +433,61 @@ class Bench:
         if not wait_until(lambda: self.orders.struck() or not consumer.alive, STRIKE_SECONDS, every=0.01):
             raise NotStruckError(f"it did not come {step}")
         if not self.orders.struck():
-            raise NotStruckError(f"it ended by itself: {consumer.last_words()}")
+            raise BrokenError(self.ended_by_itself()[0])
         return consumer
 
     def kill_at(self, step: Step) -> None:
         """Kill the consumer with SIGKILL at a step."""
         consumer = self.order(step, Act.KILL)
-        if consumer.wait(10) != -signal.SIGKILL:
-            raise NotStruckError(f"it was not killed {step}")
+        code = consumer.wait(10)
         consumer.end_all()
+        self.consumer = None
+        if code != -signal.SIGKILL:
+            raise NotStruckError(f"it was not killed {step}")
+
+    def kill(self, outcome: Outcome) -> None:
+        """Kill the consumer with SIGKILL; if it has ended before, that is a problem."""
+        assert self.consumer is not None
+        outcome.problems += self.ended_by_itself()
+        self.consumer.end_all()
+        self.consumer = None
+
+    def await_step(self, process: Process, orders: Orders | None = None) -> None:
+        """Wait until a process other than the consumer has come to the step of its order.
+
+        Raises
+        ------
+        BrokenError
+            It ended by itself.
+        NotStruckError
+            It did not come to the step in time; the lake is given up.
+        """
+        orders = orders or self.orders
+        if not wait_until(lambda: orders.struck() or not process.alive, PROGRAM_SECONDS, every=0.01):
+            self.give_up()  # the process may have the stream's lease
+            raise NotStruckError("it did not come to its step")
+        if not orders.struck():
+            raise BrokenError(f"it ended by itself: {process.last_words()}")
+
+    def end_by_kill(self, process: Process, step: Step, seconds: float = PROGRAM_SECONDS) -> None:
+        """Wait until a process is killed at a step, as it was ordered; the lake is given up if it is not.
+
+        Raises
+        ------
+        BrokenError
+            It ended by itself, with an error.
+        NotStruckError
+            It did not come to the step.
+        """
+        code = process.wait(seconds)
+        process.end_all()
+        self.calm()
+        if code == -signal.SIGKILL:
+            return
+        self.give_up()
+        if code:
+            raise BrokenError(f"it ended by itself with {code}: {process.last_words()}")
+        raise NotStruckError(f"it was not killed {step}: {process.last_words()}")
 
     def end_consumers(self) -> None:
         """Kill every consumer with SIGKILL."""

@@ -1,14 +1,12 @@
 """Scenarios of a breaker that pauses: kills around the pause and its acceptance; a restart does not bypass it."""
 
-import signal
 from collections.abc import Callable
 
-from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError, NotStruckError
+from tests.chaos.bench import PROGRAM_SECONDS, Bench, BrokenError
 from tests.chaos.grid import Outcome
 from tests.chaos.lake import STREAM, TABLES
 from tests.chaos.letters import Letters
 from tests.chaos.orders import Act, Step
-from tests.chaos.processes import Process
 
 Run = Callable[[Bench], Outcome]
 _PAUSE = "{share: 0.5, units: 60, over: micro-batch, action: pause}"
@@ -44,7 +42,7 @@ def accept_killed(step: Step) -> Run:
         _prepare(bench)
         _pause(bench)
         bench.orders.give(step, Act.KILL)
-        _end_by_kill(bench, bench.start_victim("accept", STREAM), step)
+        bench.end_by_kill(bench.start_victim("accept", STREAM), step)
         outcome = Outcome(hits=1)
         if step is Step.ACCEPTING:
             _pauses_again(bench, outcome)
@@ -62,7 +60,7 @@ def accepted_and_killed(step: Step, *, lost: bool = False) -> Run:
         _pause(bench)
         _accept(bench)
         bench.orders.give(step, Act.KILL)
-        _end_by_kill(bench, bench.start(), step)
+        bench.end_by_kill(bench.start(), step)
         outcome = Outcome(hits=1)
         if lost:
             bench.lake.lose_checkpoint()
@@ -95,7 +93,7 @@ def _pause(bench: Bench, step: Step | None = None) -> None:
     bench.lake.land_refused(4, every=1)
     if step:
         bench.orders.give(step, Act.KILL)
-        _end_by_kill(bench, bench.start(), step)
+        bench.end_by_kill(bench.start(), step)
     elif problem := _not_paused(bench):
         bench.give_up()
         raise BrokenError(problem)
@@ -151,15 +149,6 @@ def _replayed(bench: Bench, outcome: Outcome) -> Outcome:
     assert lake.letters
     lake.letters.replayed()
     return bench.recover(outcome)
-
-
-def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
-    code = process.wait(PROGRAM_SECONDS)
-    process.end_all()
-    bench.calm()
-    if code != -signal.SIGKILL:
-        bench.give_up()
-        raise NotStruckError(f"it was not killed {step}: {process.last_words()}")
 
 
 def _rows(bench: Bench, table: str) -> int:

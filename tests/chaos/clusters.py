@@ -73,12 +73,14 @@ def at_random(kills: int) -> Run:
             within += bench.lake.accounted() < len(bench.lake.files)
             victim = _RANDOM_VICTIMS[number % len(_RANDOM_VICTIMS)]
             if victim == "driver":
-                bench.end_consumers()
+                bench.kill(outcome)
             else:
                 _kill(bench.cluster, victim, chance)
             outcome.hits += 1
-            if bench.recover(outcome).problems:
+            if not bench.recover(outcome).harmless:
                 break
+        if outcome.harmless and not within:
+            raise NotStruckError("no kill met work under way")
         outcome.notes.append(f"{within} with work under way")
         return _counted(bench, outcome)
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
@@ -19,9 +21,11 @@ from tests.chaos.processes import wait_until
 from tests.chaos.servers import Rule
 
 from lakeproof.state.lease import LEASE_SECONDS
+from lakeproof.storage.s3 import s3_client
 
 DATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/data/"
 METADATA_PUT = r"^PUT /[^/]+/warehouse/bronze/events/metadata/[^/]*metadata\.json"
+_LOCATIONS = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 'bronze'"
 _DISK = "48m"
 _SOUND = {"user_id": "u", "event_id": "e", "event_timestamp": "2026-11-21T00:00:00Z", "event_type": "page_view"}
 
@@ -130,12 +134,16 @@ def commit_held_back(*, killed: bool) -> Callable[[Bench], Outcome]:
 
     def run(bench: Bench) -> Outcome:
         _hold(bench, Rule("hold", METADATA_PUT, every=2, once=True))
-        assert bench.consumer is not None
+        outcome = Outcome(hits=1)
         if killed:
-            bench.consumer.end_all()
+            bench.kill(outcome)
             bench.consumer = bench.start()
         time.sleep(10)
-        return bench.recover(Outcome(hits=1))
+        (held,) = bench.proxy.struck()
+        bench.calm()
+        if not wait_until(lambda: _arrived(bench, held), STRIKE_SECONDS):
+            return bench.missed(f"it never arrived: {held}")
+        return bench.recover(outcome)
 
     return run
 
@@ -144,12 +152,11 @@ def catalog_locked(bench: Bench) -> Outcome:
     """Another program holds the catalog's database for 20 s in the middle of an append."""
     bench.order(Step.BRONZE_PREPARED, Act.WAIT)
     with closing(sqlite3.connect(bench.lake.folder / "catalog.db", isolation_level=None)) as database:
-        location = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 'bronze'"
         database.execute("BEGIN EXCLUSIVE")
-        before = database.execute(location).fetchall()
+        before = database.execute(_LOCATIONS).fetchall()
         bench.orders.take_back()
         time.sleep(20)
-        if database.execute(location).fetchall() != before:
+        if database.execute(_LOCATIONS).fetchall() != before:
             raise NotStruckError("the append went on")
         database.execute("ROLLBACK")
     return bench.recover(Outcome(hits=1), may_end=True)
@@ -159,13 +166,14 @@ def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
     """The catalog's database is missing for 10 s in the middle of an append, or while a consumer starts."""
 
     def run(bench: Bench) -> Outcome:
-        consumer = bench.order(Step.BRONZE_PREPARED, Act.WAIT)
+        bench.order(Step.BRONZE_PREPARED, Act.WAIT)
+        outcome = Outcome(hits=1)
         if at_start:
-            consumer.end_all()
+            bench.kill(outcome)
         catalog = bench.lake.folder / "catalog.db"
         away = catalog.rename(catalog.with_name("away.db"))
+        before = _locations(away)
         bench.orders.take_back()
-        outcome = Outcome(hits=1)
         if at_start:
             bench.consumer = bench.start()
             bench.consumer.wait(40)
@@ -173,7 +181,10 @@ def catalog_gone(*, at_start: bool) -> Callable[[Bench], Outcome]:
             outcome.notes.append(bench.consumer.last_words())
         else:
             time.sleep(10)
+        after = _locations(away)
         away.replace(catalog)
+        if after != before:
+            return bench.missed("the append went on", may_end=True)
         return bench.recover(outcome, may_end=True)
 
     return run
@@ -200,15 +211,33 @@ def disk_full(bench: Bench) -> Outcome:
         try:
             bench.new_lake(disk).land(4)
             bench.order(Step.BEFORE_JUDGEMENT, Act.WAIT)
+            catalog = bench.lake.folder / "catalog.db"
+            before = _locations(catalog)
             filler = disk / "filler"
             _fill(filler)
             bench.orders.take_back()
             assert bench.consumer is not None
             bench.consumer.wait(30)
+            after = _locations(catalog)
             filler.unlink()
+            if after != before:
+                return bench.missed("the append went on", may_end=True)
             return bench.recover(Outcome(hits=1), may_end=True)
         finally:
             bench.give_up()
+
+
+def _locations(catalog: Path) -> list[Any]:
+    """Return the locations of the metadata of bronze in a catalog's database."""
+    with closing(sqlite3.connect(catalog)) as database:
+        return database.execute(_LOCATIONS).fetchall()
+
+
+def _arrived(bench: Bench, request: str) -> bool:
+    """Return whether MinIO has the object of a PUT request."""
+    bucket, _, key = unquote(request.removeprefix("PUT /").partition("?")[0]).partition("/")
+    found = s3_client(bench.lake.settings.s3).list_objects_v2(Bucket=bucket, Prefix=key)
+    return bool(found["KeyCount"])
 
 
 def _which(request: str) -> int:

@@ -42,12 +42,16 @@ class Outcome:
     possible: bool = True
 
     @property
+    def harmless(self) -> bool:
+        """Whether nothing was found, so far."""
+        return not (self.lost or self.doubled or self.problems)
+
+    @property
     def verdict(self) -> Verdict:
         """Green only if the fault struck and did no harm."""
         if not self.possible:
             return Verdict.NOT_POSSIBLE
-        harmless = not (self.lost or self.doubled or self.problems)
-        return Verdict.GREEN if self.hits and harmless else Verdict.RED
+        return Verdict.GREEN if self.hits and self.harmless else Verdict.RED
 
     def why(self) -> list[str]:
         """Return the reasons for the verdict, and remarks."""

@@ -4,7 +4,9 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+import psutil
 from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
 from tests.chaos.grid import Outcome
 from tests.chaos.orders import Step
@@ -46,8 +48,7 @@ def during_append(bench: Bench) -> Outcome:
     before = bench.lake.table_location()
     _kill_at_file(bench, _METADATA, r"-m0\.avro$")
     if bench.lake.table_location() != before:
-        bench.recover(Outcome())
-        raise NotStruckError("the commit was quicker than the kill")
+        return bench.missed("the commit was quicker than the kill")
     return bench.recover(Outcome(hits=1))
 
 
@@ -60,8 +61,7 @@ def during_checkpoint(part: str) -> Callable[[Bench], Outcome]:
         # A local file is first written under another name; on S3, it exists once its upload is complete.
         _kill_at_file(bench, f"{_CHECKPOINT}/{part}", r"/\d+$" if bench.options.minio else r"^\..*\.tmp$")
         if not bench.options.minio and _checkpoint_files(bench, part) != before:
-            bench.recover(Outcome())
-            raise NotStruckError("the file was there before the kill")
+            return bench.missed("the file was there before the kill")
         return bench.recover(Outcome(hits=1))
 
     return run
@@ -75,30 +75,33 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
         parts, within, at_start = {"group": 0, "driver": 0, "JVM": 0}, 0, 0
         bench.ready()
         for number in range(kills):
-            consumer = bench.consumer
-            if number == 0 or chance.random() < 0.7 or consumer is None:
-                consumer = _drained(bench)
+            if number == 0 or chance.random() < 0.7:
+                bench.ready()
                 bench.lake.land(5)
                 seconds = chance.uniform(0, 4)
             else:
-                consumer.end_all()  # it was drained: now a start with pending work, and a kill within it
+                bench.kill(outcome)  # it was drained: now a start with pending work, and a kill within it
                 bench.lake.land(5)
-                bench.consumer = consumer = bench.start()
+                bench.consumer = bench.start()
                 seconds = chance.uniform(0, 10)
                 at_start += 1
             with bench.lake.producing():
                 time.sleep(seconds)
             within += bench.lake.accounted() < len(bench.lake.files)
-            part = _kill_part(bench, consumer, ("group", "driver", "JVM")[number % 3], outcome)
+            consumer, part = bench.consumer, ("group", "driver", "JVM")[number % 3]
+            assert consumer is not None
+            _kill_part(bench, consumer, part, outcome)
             parts[part] += 1
             outcome.hits += 1
             bench.recover(outcome)
             consumer.end_all()  # processes that outlived a driver
-            if outcome.problems:
+            if not outcome.harmless:
                 break
         whom = ", ".join(f"{count} {part}" for part, count in parts.items())
         outcome.notes.append(f"killed: {whom}; {at_start} within a start; {within} with work under way")
         bench.give_up()  # a new checkpoint would read its hundreds of files four at a time
+        if outcome.harmless and not within:
+            raise NotStruckError("no kill met work under way")
         return outcome
 
     return run
@@ -107,9 +110,8 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
 def restarted(bench: Bench) -> Outcome:
     """A consumer is killed and restarted at once: the lease of the killed one does not block it."""
     bench.ready()
-    assert bench.consumer is not None
-    bench.consumer.end_all()
-    outcome = bench.recover(Outcome(hits=1))
+    bench.kill(outcome := Outcome(hits=1))
+    bench.recover(outcome)
     if bench.consumer:
         outcome.notes.append(f"it had started {bench.starts[bench.consumer.pid]:.1f} s after the command")
     return outcome
@@ -133,6 +135,7 @@ def _kill_at_file(bench: Bench, folder: str, name: str) -> None:
             wait_until(lambda: watch.seen is not None, STRIKE_SECONDS, every=0.01)
         consumer.end_all()
         struck = watch.seen is not None
+    bench.consumer = None
     if not struck:
         raise NotStruckError(f"no file {name} was made in {folder}")
 
@@ -141,25 +144,28 @@ def _checkpoint_files(bench: Bench, part: str) -> set[str]:
     return {path.name for path in (bench.lake.folder / _CHECKPOINT / part).glob("[0-9]*")}
 
 
-def _drained(bench: Bench) -> Process:
-    bench.ready()
-    assert bench.consumer is not None
-    return bench.consumer
-
-
-def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> str:
-    """Kill a part of the consumer; return the part that was killed."""
-    jvms = consumer.named("java")
-    if part == "JVM" and jvms:
-        for jvm in jvms:
-            jvm.kill()
-        if consumer.wait(_HANG_SECONDS) is None:
-            outcome.problems.append(f"killed its JVM: it did not end within {_HANG_SECONDS:.0f} s")
-        consumer.end_all()
-        return part
-    if part == "driver":
+def _kill_part(bench: Bench, consumer: Process, part: str, outcome: Outcome) -> None:
+    """Kill a part of the consumer, which must be running."""
+    problems = bench.ended_by_itself()
+    outcome.problems += problems
+    bench.consumer = None
+    if part == "driver" and not problems:
         consumer.signal_itself(signal.SIGKILL)
         consumer.wait(10)
-        return part  # its JVM and workers survive for a while, beside the next start
+        return  # its JVM and workers survive for a while, beside the next start
+    if part == "JVM" and not problems:
+        if not wait_until(lambda: _kill_jvms(consumer), STRIKE_SECONDS):  # there is none early in a start
+            outcome.problems.append(f"it had no JVM: {consumer.last_words()}")
+        elif consumer.wait(_HANG_SECONDS) is None:
+            outcome.problems.append(f"killed its JVM: it did not end within {_HANG_SECONDS:.0f} s")
     consumer.end_all()
-    return "group"
+
+
+def _kill_jvms(consumer: Process) -> bool:
+    """Kill the JVMs of a consumer; return whether there was one."""
+    killed = False
+    for jvm in consumer.named("java"):
+        with suppress(psutil.NoSuchProcess):  # Spark's launcher ends soon
+            jvm.kill()
+            killed = True
+    return killed

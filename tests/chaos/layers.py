@@ -1,11 +1,10 @@
 """Scenarios of silver and gold alone: their key index is lost, or a rebuild of them is interrupted."""
 
 import shutil
-import signal
 from collections.abc import Callable
 
 from tests.chaos.advice import go_on
-from tests.chaos.bench import STRIKE_SECONDS, Bench, NotStruckError
+from tests.chaos.bench import Bench
 from tests.chaos.grid import Outcome
 from tests.chaos.lake import PRODUCT, STREAM
 from tests.chaos.orders import Act, Step
@@ -29,7 +28,6 @@ def index_lost(step: Step, *, old: bool) -> Run:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(lake.index, copy)
         bench.kill_at(step)
-        bench.consumer = None
         shutil.rmtree(lake.index)
         if old:
             shutil.copytree(copy, lake.index)
@@ -47,13 +45,7 @@ def rebuild_killed(layer: str, step: Step) -> Run:
         bench.stop()
         name = STREAM if layer == "silver" else PRODUCT
         bench.orders.give(step, Act.KILL)
-        rebuilding = bench.start_victim("rebuild", layer, name)
-        code = rebuilding.wait(STRIKE_SECONDS)
-        rebuilding.end_all()
-        if code != -signal.SIGKILL:
-            bench.calm()
-            raise NotStruckError(f"it was not killed {step}: {rebuilding.last_words()}")
-        bench.calm()
+        bench.end_by_kill(bench.start_victim("rebuild", layer, name), step)
         bench.lake.land(3)
         outcome = go_on(bench, Outcome(hits=1))
         if outcome.problems:

@@ -101,7 +101,6 @@ def maintained_after_kill(step: Step, tool: str, lost: str, tables: Sequence[str
             bench.lake.lose_checkpoint()
         if "log" in lost:
             bench.lake.lose_landing_log()
-        bench.consumer = None
         return go_on(bench, Outcome(hits=hits))
 
     return run

@@ -77,10 +77,9 @@ def at_random(kills: int) -> Callable[[Bench], Outcome]:
         bench.ready()
         outcome = Outcome()
         for _ in range(kills):
-            assert bench.consumer is not None
             with lake.producing(every=0.2):
                 time.sleep(chance.uniform(0, 3))
-            bench.consumer.end_all()
+            bench.kill(outcome)
             _check_not_ahead(lake, outcome)
             outcome.hits += 1
             bench.consumer = bench.start()
