@@ -1,19 +1,18 @@
 """Scenarios of our own maintenance: beside the stream or as a command, killed at each step, with other readers."""
 
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from tests.chaos.bench import Bench, BrokenError, NotStruckError
+from tests.chaos.bench import Bench
 from tests.chaos.followers import KEEP_SECONDS, Report
 from tests.chaos.grid import Outcome
-from tests.chaos.lake import STREAM
+from tests.chaos.lake import STREAM, Lake
 from tests.chaos.letters import Letters
-from tests.chaos.orders import Act, Step
+from tests.chaos.orders import Act, Orders, Step
 from tests.chaos.processes import Process, wait_until
 
 Run = Callable[[Bench], Outcome]
@@ -23,6 +22,8 @@ _SETTINGS = {
     "LAKE_MAINTENANCE_KEEP_HOURS": f"{KEEP_SECONDS / 3600:.9f}",
     "LAKE_MAINTENANCE_FILE_MIB": "1",
 }
+_FILES_TO_COMPACT = 20
+"""Landed files; four of them are a micro-batch, which adds a data file to each table."""
 _STEP_SECONDS = 240.0
 _MAINTENANCE_SECONDS = 600.0  # for a program beside others that maintain the same tables
 _FOLLOWERS = ("engines", "streams")
@@ -38,35 +39,39 @@ def killed(step: Step) -> Run:
         assert consumer is not None
         with bench.lake.producing():
             wait_until(lambda: not consumer.alive, _STEP_SECONDS)
-        _end_by_kill(bench, consumer, step)
+        bench.end_by_kill(consumer, step, _STEP_SECONDS)
+        bench.consumer = None
         return bench.recover(Outcome(hits=1))
 
     return run
 
 
 def beside_a_replay(step: Step) -> Run:
-    """`consumer maintain` is killed at a step beside a replay, and repeated beside the stream."""
+    """`consumer maintain` is killed at a step while a replay waits, and repeated beside the stream."""
 
     def run(bench: Bench) -> Outcome:
-        letters = _prepare(bench, with_letters=True)
-        assert letters is not None
-        kind = bench.lake.land_refused(4)
+        lake = _new_lake(bench)
+        lake.letters = letters = Letters()
+        lake.land(_FILES_TO_COMPACT)
+        kind = lake.land_refused(4)
         bench.ready()
         bench.stop()
-        bench.lake.allow(kind)
-        time.sleep(KEEP_SECONDS)  # so that there are snapshots to expire, even if the consumer has just maintained
-        replaying = bench.start_replay()
+        lake.allow(kind)
+        lake.run_arguments = (*lake.run_arguments, _OPTION)
+        time.sleep(KEEP_SECONDS)  # so that there are snapshots to expire
+        orders = Orders(lake.folder / "orders-of-the-replay.json")
+        orders.give(Step.BRONZE_PREPARED, Act.WAIT)
+        replaying = bench.start_replay(orders=orders)
+        bench.await_step(replaying, orders)
         bench.orders.give(step, Act.KILL)
-        maintaining = bench.start_victim("maintain", STREAM)
-        ended = replaying.wait(_MAINTENANCE_SECONDS)
-        _end_by_kill(bench, maintaining, step)
+        bench.end_by_kill(bench.start_victim("maintain", STREAM), step, _STEP_SECONDS)
+        orders.take_back()
         outcome = Outcome(hits=1)
-        if ended != 0:
+        if (ended := replaying.wait(_MAINTENANCE_SECONDS)) != 0:
             outcome.problems.append(f"the replay ended with {ended}: {replaying.last_words()}")
             return outcome
         letters.replayed()
-        bench.recover(outcome)
-        if not outcome.problems:
+        if bench.recover(outcome).harmless:
             _maintain(bench, outcome)
             bench.check(outcome)
         return outcome
@@ -88,9 +93,9 @@ def two_maintainers(bench: Bench) -> Outcome:
             for each in both:
                 code = each.wait(_MAINTENANCE_SECONDS)
                 each.end_all()
-                outcome.hits += code is not None
                 if code not in (0, 3) or "not published" in each.text():
                     outcome.problems.append(f"a maintenance ended with {code}: {each.last_words()}")
+            outcome.hits += code == 0 and _has_worked(both[1])
     return bench.recover(outcome)
 
 
@@ -105,20 +110,19 @@ def read_all_along(kills: int) -> Run:
         followers = [_follow(bench, what, done) for what in _FOLLOWERS]
         began = time.monotonic()
         for number in range(kills):
-            consumer = bench.consumer
-            if consumer is None:
-                raise BrokenError("no consumer runs")
             with bench.lake.producing():
                 time.sleep(chance.uniform(1, 12))
             if number % 3 == 2:
                 bench.stop()
                 maintaining = bench.start_victim("maintain", STREAM)
                 time.sleep(chance.uniform(4, 15))
+                if code := maintaining.wait(0):
+                    outcome.problems.append(f"a maintenance ended by itself with {code}: {maintaining.last_words()}")
                 maintaining.end_all()
             else:
-                consumer.end_all()
+                bench.kill(outcome)
             outcome.hits += 1
-            if bench.recover(outcome).problems:
+            if not bench.recover(outcome).harmless:
                 break
         # One of the streams is idle for longer than the retention, twice.
         while bench.has_lake and time.monotonic() - began < 5 * KEEP_SECONDS:
@@ -141,15 +145,19 @@ def read_all_along(kills: int) -> Run:
     return run
 
 
-def _prepare(bench: Bench, *, with_letters: bool = False) -> Letters | None:
-    """Prepare a new lake, and a consumer that maintains it repeatedly."""
+def _new_lake(bench: Bench) -> Lake:
+    """Return a new lake that keeps snapshots for a short time."""
     lake = bench.new_lake()
     lake.others |= _SETTINGS
+    return lake
+
+
+def _prepare(bench: Bench) -> None:
+    """Prepare a new lake, and a consumer that maintains it repeatedly."""
+    lake = _new_lake(bench)
     lake.run_arguments = (*lake.run_arguments, _OPTION)
-    lake.letters = Letters() if with_letters else None
     lake.land(4)
     bench.ready()
-    return lake.letters
 
 
 def _maintain(bench: Bench, outcome: Outcome) -> None:
@@ -165,17 +173,13 @@ def _maintain(bench: Bench, outcome: Outcome) -> None:
     outcome.problems.append(f"a maintenance ended with {code}: {maintaining.last_words()}")
 
 
+def _has_worked(maintaining: Process) -> bool:
+    """Return whether a maintenance has compacted files or expired snapshots."""
+    return any(line.values.get("compacted") or line.values.get("to_expire") for line in maintaining.said("maintained"))
+
+
 def _follow(bench: Bench, what: str, done: Path) -> Process:
     return bench.start_program("tests.chaos.followers", what, str(done))
-
-
-def _end_by_kill(bench: Bench, process: Process, step: Step) -> None:
-    code = process.wait(_STEP_SECONDS)
-    process.end_all()
-    bench.calm()
-    if code != -signal.SIGKILL:
-        bench.give_up()
-        raise NotStruckError(f"it was not killed {step}: {process.last_words()}")
 
 
 @contextmanager

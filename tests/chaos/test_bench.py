@@ -14,16 +14,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.chaos import faults, kills, replays
+from tests.chaos import faults, kills, maintained, replays
 from tests.chaos.bench import Bench, BrokenError, NotStruckError, Options
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import Count, Lake, Verified
+from tests.chaos.orders import Step
 from tests.chaos.processes import Process
 
 from lakeproof.settings import S3Settings
 
 RUNS, CRASHES = "exec sleep 1000", "echo oh; exit 1"
 FAILED = '{"event":"failed","timestamp":"2026-11-21T00:00:00Z","message":"no catalog","hint":"Try again."}'
+MAINTAINED = '{"event":"maintained","timestamp":"2026-11-21T00:00:00Z","to_expire":2}'
 IMPATIENT = next(seed for seed in count() if random.Random(seed).random() < 0.01)
 """Seed whose first random moment comes at once."""
 
@@ -162,6 +164,26 @@ def test_replays_must_not_end_before_random_kills(
                 replays.killed_at_random(1)(bench)
         else:
             assert replays.killed_at_random(1)(bench).problems == problems
+
+
+@pytest.mark.parametrize(
+    ("second", "hits"),
+    [("exit 3", 0), ("exit 0", 0), (f"echo '{MAINTAINED}'; exit 3", 0), (f"echo '{MAINTAINED}'", 3)],
+    ids=["refused", "idle", "refused later", "worked"],
+)
+def test_of_two_maintainers_the_second_must_have_worked(tmp_path: Path, second: str, hits: int) -> None:
+    with ScriptedBench(tmp_path, RUNS, *[f"echo '{MAINTAINED}'", second] * 3) as bench:
+        outcome = maintained.two_maintainers(bench)
+    assert outcome.harmless
+    assert outcome.hits == hits
+
+
+def test_a_replay_must_wait_while_the_maintenance_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintained, "KEEP_SECONDS", 0)
+    with ScriptedBench(tmp_path, RUNS, "exit 0", "kill -9 $$") as bench:
+        monkeypatch.setattr(bench, "stop", bench.end_consumers)
+        with pytest.raises(BrokenError, match="it ended by itself"):
+            maintained.beside_a_replay(Step.SWAPPING)(bench)
 
 
 def catalog_of(folder: Path) -> Path:
