@@ -7,6 +7,7 @@ of rows never decreases, and none is duplicate. A registered stream can continue
 import json
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from reader.connect import connect
 
 KEEP_SECONDS = 45.0
 """How long these lakes keep snapshots."""
+_LEAST_ANSWERS = 3
 _PLACES = f"SELECT count(*), count(DISTINCT ({SOURCE}, {POSITION})) FROM {TABLES.bronze}"
 # Iceberg's errors for a stream whose snapshot has expired.
 _EXPIRED = ("expired", "Cannot find snapshot", "Cannot load current offset", "was removed")
@@ -38,7 +40,7 @@ class Report(msgspec.Struct):
 
 def engines(settings: Settings, folder: Path) -> Report:
     """Count rows with DuckDB and PyIceberg again and again, each time from scratch."""
-    report, most, queries, slow = Report(), {"duckdb": 0, "pyiceberg": 0}, 0, 0
+    report, most, answers, slow = Report(), {"duckdb": 0, "pyiceberg": 0}, Counter[str](), 0
     while not (folder / "end").exists():
         for engine in most:
             began = time.monotonic()
@@ -50,11 +52,14 @@ def engines(settings: Settings, folder: Path) -> Report:
                 else:
                     report.problems.append(f"{engine}: {type(error).__name__}: {str(error)[:300]}")
                 continue
-            queries += 1
+            answers[engine] += 1
             if rows != places or rows < most[engine]:
                 report.problems.append(f"{engine}: {rows} rows of {places} places after {most[engine]}")
             most[engine] = max(rows, most[engine])
-    report.notes.append(f"{queries} queries, {slow} took longer than snapshots are kept")
+    for engine in most:
+        if answers[engine] < _LEAST_ANSWERS:
+            report.problems.append(f"{engine}: only {answers[engine]} queries succeeded")
+    report.notes.append(f"{answers.total()} queries, {slow} took longer than snapshots are kept")
     return report
 
 

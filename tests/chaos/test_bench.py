@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.chaos import faults, kills, maintained, replays
 from tests.chaos.bench import Bench, BrokenError, NotStruckError, Options
+from tests.chaos.followers import engines
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import Count, Lake, Verified
 from tests.chaos.orders import Step
@@ -184,6 +185,12 @@ def test_a_replay_must_wait_while_the_maintenance_is_killed(tmp_path: Path, monk
         monkeypatch.setattr(bench, "stop", bench.end_consumers)
         with pytest.raises(BrokenError, match="it ended by itself"):
             maintained.beside_a_replay(Step.SWAPPING)(bench)
+
+
+def test_an_engine_that_answers_nothing_is_a_problem(bench: ScriptedBench, tmp_path: Path) -> None:
+    (tmp_path / "end").touch()
+    report = engines(bench.new_lake().settings, tmp_path)
+    assert report.problems == ["duckdb: only 0 queries succeeded", "pyiceberg: only 0 queries succeeded"]
 
 
 def catalog_of(folder: Path) -> Path:
