@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.chaos import faults, kills, maintained, replays
+from tests.chaos import clusters, faults, kills, maintained, replays
 from tests.chaos.bench import Bench, BrokenError, NotStruckError, Options
 from tests.chaos.followers import engines
 from tests.chaos.grid import Outcome, Verdict
 from tests.chaos.lake import Count, Lake, Verified
-from tests.chaos.orders import Step
+from tests.chaos.orders import Act, Step
 from tests.chaos.processes import Process
 
 from lakeproof.settings import S3Settings
@@ -114,6 +114,38 @@ def test_no_scenario_begins_with_a_consumer_that_ended_by_itself(bench: Scripted
         bench.ready()
 
 
+def test_a_consumer_that_was_killed_at_a_step_is_none(bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = with_consumer(bench, "kill -9 $$")
+    monkeypatch.setattr(bench, "order", lambda *_: killed)
+    bench.kill_at(Step.BRONZE_APPENDED)
+    assert bench.recover(Outcome(hits=1)).verdict is Verdict.GREEN
+
+
+def test_a_consumer_that_ends_before_its_step_is_not_tried_again(
+    bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = with_consumer(bench, RUNS)
+    monkeypatch.setattr(bench.lake, "land", lambda _: consumer.end_all())
+    with pytest.raises(BrokenError, match="the consumer ended by itself with -9"):
+        bench.order(Step.BRONZE_APPENDED, Act.WAIT)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"), [("echo oh; exit 1", BrokenError), ("exit 0", NotStruckError), ("kill -9 $$", None)]
+)
+def test_a_program_that_fails_before_its_step_is_not_tried_again(
+    bench: ScriptedBench, script: str, error: type[Exception] | None
+) -> None:
+    program = with_consumer(bench, script)
+    if error is None:
+        bench.end_by_kill(program, Step.ACCEPTED)
+        assert bench.has_lake
+        return
+    with pytest.raises(error):
+        bench.end_by_kill(program, Step.ACCEPTED)
+    assert not bench.has_lake
+
+
 def test_what_is_found_after_a_fault_that_did_not_strike_is_kept(bench: ScriptedBench) -> None:
     with_consumer(bench, RUNS)
     with pytest.raises(NotStruckError, match="too quick"):
@@ -123,6 +155,30 @@ def test_what_is_found_after_a_fault_that_did_not_strike_is_kept(bench: Scripted
     outcome = bench.missed("too quick")
     assert (outcome.lost, outcome.verdict) == (7, Verdict.RED)
     assert not bench.has_lake
+
+
+@pytest.mark.parametrize("run", [kills.during_append, kills.during_checkpoint("offsets")], ids=["append", "checkpoint"])
+def test_what_is_found_after_a_kill_that_came_too_late_is_kept(
+    bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch, run: maintained.Run
+) -> None:
+    places = count()
+    monkeypatch.setattr(QuietLake, "table_location", lambda _: str(next(places)))
+    monkeypatch.setattr(kills, "_checkpoint_files", lambda *_: next(places))
+    monkeypatch.setattr(kills, "_kill_at_file", lambda bench, *_: bench.kill(Outcome()))
+    with pytest.raises(NotStruckError):
+        run(bench)
+    bench.lost = 7
+    with_consumer(bench, RUNS)
+    assert run(bench).lost == 7
+
+
+def test_a_consumer_that_was_killed_at_a_file_is_none(bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "STRIKE_SECONDS", 0.1)
+    with_consumer(bench, RUNS)
+    (bench.lake.folder / "a").mkdir()
+    with pytest.raises(NotStruckError):
+        kills._kill_at_file(bench, "a", "b")
+    assert bench.consumer is None
 
 
 @pytest.mark.parametrize(
@@ -150,6 +206,13 @@ def test_a_jvm_that_is_missing_is_a_problem(bench: ScriptedBench, monkeypatch: p
 def test_random_kills_must_meet_work(bench: ScriptedBench) -> None:
     with pytest.raises(NotStruckError, match="no kill met work under way"):
         kills.at_random(1)(bench)
+
+
+def test_random_kills_in_a_cluster_must_meet_work(bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "cluster", None, raising=False)
+    monkeypatch.setattr(clusters, "_kill", lambda *_: None)
+    with pytest.raises(NotStruckError, match="no kill met work under way"):
+        clusters.at_random(1)(bench)
 
 
 @pytest.mark.parametrize(("code", "problems"), [(0, None), (1, ["a replay ended by itself with 1: oh"])])
@@ -191,6 +254,23 @@ def test_an_engine_that_answers_nothing_is_a_problem(bench: ScriptedBench, tmp_p
     (tmp_path / "end").touch()
     report = engines(bench.new_lake().settings, tmp_path)
     assert report.problems == ["duckdb: only 0 queries succeeded", "pyiceberg: only 0 queries succeeded"]
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_metadata_that_was_held_back_must_arrive(
+    bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch, *, arrives: bool
+) -> None:
+    with_consumer(bench, RUNS)
+    monkeypatch.setattr(bench, "proxy", SimpleNamespace(struck=lambda: ["PUT /a/b"]), raising=False)
+    monkeypatch.setattr(faults, "STRIKE_SECONDS", 0.1)
+    monkeypatch.setattr(faults, "_hold", lambda *_: None)
+    monkeypatch.setattr(faults, "_arrived", lambda *_: arrives)
+    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=lambda _: None))
+    if arrives:
+        assert faults.commit_held_back(killed=True)(bench).verdict is Verdict.GREEN
+    else:
+        with pytest.raises(NotStruckError, match="it never arrived: PUT /a/b"):
+            faults.commit_held_back(killed=True)(bench)
 
 
 def catalog_of(folder: Path) -> Path:
