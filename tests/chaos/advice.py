@@ -18,6 +18,7 @@ def go_on(bench: Bench, outcome: Outcome) -> Outcome:
     bench.calm()
     for _ in range(_REFUSALS):
         bench.consumer = bench.consumer or bench.start()
+        bench.await_start(bench.consumer)  # on a busy machine, a start alone takes as long as a stall
         if (problem := bench.drain(stalled_seconds=_STALLED_SECONDS)) is None:
             break
         if bench.consumer.alive:

@@ -452,6 +452,10 @@ class Bench:
         self.consumer.end_all()
         self.consumer = None
 
+    def await_start(self, process: Process) -> None:
+        """Wait until a command of the consumer says that it has started, or ends."""
+        wait_until(lambda: bool(process.said("started")) or not process.alive, PROGRAM_SECONDS)
+
     def await_step(self, process: Process, orders: Orders | None = None) -> None:
         """Wait until a process other than the consumer has come to the step of its order.
 

@@ -133,7 +133,7 @@ def killed_at_random(kills: int) -> Run:
             replaying = bench.start_replay()
             # A start takes a few seconds without judging; a quarter of the kills are within it.
             if number % 4:
-                _await_start(replaying)
+                bench.await_start(replaying)
             time.sleep(chance.uniform(0, 4))
             code = replaying.wait(0)
             within += code is None
@@ -301,10 +301,6 @@ def _kill(bench: Bench, step: Step) -> None:
     bench.end_by_kill(bench.start_replay(in_workers=step is Step.JUDGED_AGAIN), step)
     if step in COMMITTED:
         letters.replayed()
-
-
-def _await_start(process: Process) -> None:
-    wait_until(lambda: bool(process.said("started")) or not process.alive, PROGRAM_SECONDS)
 
 
 def _replay(bench: Bench) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.chaos import clusters, faults, kills, maintained, replays
+from tests.chaos import advice, clusters, faults, kills, maintained, replays
 from tests.chaos.bench import Bench, BrokenError, NotStruckError, Options
 from tests.chaos.followers import engines
 from tests.chaos.grid import Outcome, Verdict
@@ -99,6 +100,16 @@ def test_a_consumer_that_a_scenario_killed_is_none(bench: ScriptedBench) -> None
     outcome = Outcome(hits=1)
     bench.kill(outcome)
     assert bench.recover(outcome).verdict is Verdict.GREEN
+
+
+def test_a_slow_start_is_no_stall(bench: ScriptedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = with_consumer(bench, RUNS)
+    monkeypatch.setattr(advice, "_STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(QuietLake, "drained", lambda _: bool(consumer.said("started")))
+    starting = Timer(1, lambda: consumer.log.write_text('{"event":"started","timestamp":"2026-11-21T00:00:00Z"}'))
+    starting.start()
+    assert advice.go_on(bench, Outcome(hits=1)).verdict is Verdict.GREEN
+    starting.join()
 
 
 def test_a_consumer_that_had_ended_cannot_be_killed(bench: ScriptedBench) -> None:
