@@ -214,6 +214,15 @@ def test_a_jvm_that_is_missing_is_a_problem(bench: ScriptedBench, monkeypatch: p
     assert not consumer.alive
 
 
+@pytest.mark.parametrize("part", ["group", "driver", "JVM"])
+def test_a_consumer_that_had_ended_has_no_part_to_kill(bench: ScriptedBench, part: str) -> None:
+    consumer = with_consumer(bench, CRASHES)
+    outcome = Outcome(hits=1)
+    kills._kill_part(bench, consumer, part, outcome)
+    assert outcome.problems == ["the consumer ended by itself with 1: oh"]
+    assert bench.consumer is None
+
+
 def test_random_kills_must_meet_work(bench: ScriptedBench) -> None:
     with pytest.raises(NotStruckError, match="no kill met work under way"):
         kills.at_random(1)(bench)
