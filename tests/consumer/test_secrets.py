@@ -38,6 +38,7 @@ SECRETS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret-8",
     "AWS_SESSION_TOKEN": "secret-9",
+    "LAKE_PRODUCER_KEY": "secret-10-of-sixteen",
 }
 LOGINS = {
     "LAKE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",

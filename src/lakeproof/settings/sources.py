@@ -175,6 +175,8 @@ class RegistrySettings(SettingsGroup, title="Schema registry", alias_generator=w
 class CollectorSettings(SettingsGroup, title="Collector", alias_generator=with_prefix("LAKE_COLLECTOR_")):
     """Limits and addresses of the collector."""
 
+    secrets = ("producer_key",)
+
     host: str = Field("127.0.0.1", description="address that the collector listens on")
     port: int = Field(8080, ge=0, le=65535, description="port that the collector listens on; 0: any")
     topic: Annotated[str, checked(topic_name)] = Field(
