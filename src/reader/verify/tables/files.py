@@ -59,8 +59,7 @@ class TablesOfFiles:
         self.accounts: dict[str, Account] = {}  # without closed dead letters
         self.landed: dict[str, Account] = {}  # before any replay, as the bookings count
         self.recovered: dict[str, tuple[int, bool]] = {}
-        self._outside: set[str] = set()  # with rows, but not in the ledger
-        self._always_outside: set[str] | None = None  # at each look; None before the first
+        self._always_beyond: set[str] | None = None  # with rows, but not in the ledger, at each look; None before any
 
     def load(self) -> float | None:
         """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
@@ -76,8 +75,7 @@ class TablesOfFiles:
         if self._proven and beyond:  # some may have received rows a moment ago
             self.bookings |= self._bookings("source IN (SELECT unnest(?::VARCHAR[]))", [[*beyond]])
             beyond -= self.bookings.keys()
-        self._outside = beyond
-        self._always_outside = beyond if self._always_outside is None else self._always_outside & beyond
+        self._always_beyond = beyond if self._always_beyond is None else self._always_beyond & beyond
         return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
 
     def leave_out_new(self) -> None:
@@ -85,7 +83,7 @@ class TablesOfFiles:
 
         Where micro-batches follow each other without a pause, each look finds one between two of its commits.
         """
-        for source in self._outside - (self._always_outside or set()):
+        for source in self.accounts.keys() - self.bookings.keys() - (self._always_beyond or set()):
             self.accounts.pop(source, None)
             self.landed.pop(source, None)
 
