@@ -178,7 +178,7 @@ def zone_at(uri: str, s3: S3Settings) -> LandingZone:
 def table_zones(settings: Settings) -> list[LandingZone]:
     """Return the folders with tables of the warehouse, where maintenance removes unknown files.
 
-    There are none with a REST catalog, since only its server knows the warehouse.
+    With a REST catalog, the list is empty: only the catalog's server knows the warehouse.
     """
     if settings.catalog.kind != "sql":
         return []
