@@ -67,6 +67,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         # Exclude long-lived objects from garbage collection: scanning them would delay posts by 60 ms now and then.
         gc.collect()
         gc.freeze()
+        # uvicorn listens only after this line is logged: a client that follows the log would be refused.
+        listener.listen(_BACKLOG)
         structlog.get_logger().info("listening", host=host, port=port, topic=collector.topic)
         await servers[0].serve(sockets=[listener])
     structlog.get_logger().info("stopped")

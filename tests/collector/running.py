@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -43,11 +43,16 @@ class Collector:
         Folder for its log.
     settings
         ``LAKE_*`` variables.
+    program
+        Arguments of Python.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], program: Sequence[str] = ("-m", "collector", "run")
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._program = program
         self.settings = {"LAKE_COLLECTOR_PORT": "0", **settings}
         self.port = 0
         self.start()
@@ -64,7 +69,7 @@ class Collector:
         self.log = self.folder / f"log-{time.monotonic_ns()}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "collector", "run"],
+                [sys.executable, *self._program],
                 cwd=self.folder,
                 env=os.environ | self.settings,
                 stdout=output,

@@ -382,6 +382,21 @@ def test_a_post_in_flight_is_answered_before_the_end(collector: Collector, start
     assert running.logged("stopped")
 
 
+def test_a_client_that_follows_the_log_is_not_refused(kafka: KafkaServer, tmp_path: Path) -> None:
+    # A server that never begins to accept connections: the backlog takes them from the moment that the log tells.
+    lazy = tmp_path / "collector_with_a_slow_start.py"
+    lazy.write_text(
+        "import asyncio, sys, uvicorn\n"
+        "async def serve(self, sockets=None): await asyncio.sleep(600)\n"
+        "uvicorn.Server.serve = serve\n"
+        "sys.argv = ['collector', 'run']\n"
+        "from collector.cli import main\n"
+        "main()\n"
+    )
+    with Collector(tmp_path / "log", own_topics(kafka), [str(lazy)]) as running:
+        connect(running).close()
+
+
 def test_a_closed_log_fails_no_post(start_collector: Any) -> None:
     running: Collector = start_collector()
     running.end()
