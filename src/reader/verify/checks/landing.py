@@ -57,7 +57,6 @@ def check(scope: Scope) -> tuple[Result, ...]:
     since = scope.book.proven if scope.book.since else None
     tables = TablesOfFiles(scope.session, scope.book.tables, replays := replays_of(scope), since)
     settle(tables)
-    tables.leave_out_new()
     if replays.is_lost:
         return (result_of([], [lost_attempts(stream)]),)
     listed, erased = dict(zone.list()), scope.book.removals.erased()

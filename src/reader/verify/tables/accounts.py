@@ -99,17 +99,15 @@ class Settling(Protocol):
 
 
 def settle(tables: Settling) -> None:
-    """Read tables and ledger until no row outside the ledger is young, or until a timeout.
+    """Read tables and ledger until no row outside the ledger is young, or until a timeout after the first look.
 
     A micro-batch is appended to bronze, then to the dead letters, then to the ledger. Reading in reverse order finds
     all rows of each source in the ledger.
     """
-    patience = monotonic() + _WAIT_SECONDS
-    while True:
-        newest = tables.load()
-        if newest is None or time() - newest > _YOUNG_SECONDS or monotonic() > patience:
-            return
+    newest, patience = tables.load(), monotonic() + _WAIT_SECONDS
+    while newest is not None and time() - newest <= _YOUNG_SECONDS and monotonic() < patience:
         sleep(_LOOK_AGAIN_SECONDS)
+        newest = tables.load()
 
 
 def sampled_rows(

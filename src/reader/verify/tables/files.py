@@ -24,8 +24,9 @@ from reader.verify.findings import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, KNOWN, Replays
+from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, Replays
 from reader.verify.tables.since import sources_since
+from reader.verify.tables.under_way import IS_COMPARED, KNOWN
 from reader.views import MEMORY
 
 _LETTERS = f"{MEMORY}.main.verify_letters"
@@ -59,7 +60,6 @@ class TablesOfFiles:
         self.accounts: dict[str, Account] = {}  # without closed dead letters
         self.landed: dict[str, Account] = {}  # before any replay, as the bookings count
         self.recovered: dict[str, tuple[int, bool]] = {}
-        self._always_beyond: set[str] | None = None  # with rows, but not in the ledger, at each look; None before any
 
     def load(self) -> float | None:
         """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
@@ -75,17 +75,7 @@ class TablesOfFiles:
         if self._proven and beyond:  # some may have received rows a moment ago
             self.bookings |= self._bookings("source IN (SELECT unnest(?::VARCHAR[]))", [[*beyond]])
             beyond -= self.bookings.keys()
-        self._always_beyond = beyond if self._always_beyond is None else self._always_beyond & beyond
         return max((self.accounts[source].ingested_at or 0.0 for source in beyond), default=newest)
-
-    def leave_out_new(self) -> None:
-        """Leave out sources that got rows outside the ledger after the first look: their micro-batch is under way.
-
-        Where micro-batches follow each other without a pause, each look finds one between two of its commits.
-        """
-        for source in self.accounts.keys() - self.bookings.keys() - (self._always_beyond or set()):
-            self.accounts.pop(source, None)
-            self.landed.pop(source, None)
 
     def trust(self, sources: Collection[str]) -> set[str]:
         """Use the ledger's counts for the proven files in `sources` as counts of the tables; return these files."""
@@ -197,7 +187,7 @@ class TablesOfFiles:
             f"{CODES} AS codes, sha256({RAW}) AS raw_hash, {INGESTED_AT} AS ingested_at, "
             f"{MICRO_BATCH_ID} AS micro_batch, NOT {IS_CLOSED} AS live, coalesce({ATTEMPT}, 1) = 1 AS landed, "
             f"{there} AS is_there "
-            f"FROM {self._tables.dead_letters} AS letter"
+            f"FROM {self._tables.dead_letters} AS letter WHERE {IS_COMPARED}"
         )
         dead: tuple[dict[str, dict[str, int]], ...] = ({}, {})
         for source, codes, live, landed in self._session.fetch(
@@ -230,7 +220,7 @@ class TablesOfFiles:
         return dict(
             self._session.fetch(
                 f"SELECT {SOURCE}, sum(cardinality({RESCUED}))::BIGINT FROM {self._tables.bronze} "
-                f"WHERE {RESCUED} IS NOT NULL AND NOT {IS_REPLAYED} GROUP BY {SOURCE}"
+                f"WHERE {RESCUED} IS NOT NULL AND NOT {IS_REPLAYED} AND {IS_COMPARED} GROUP BY {SOURCE}"
             )
         )
 
@@ -238,6 +228,6 @@ class TablesOfFiles:
         return (
             f"SELECT {SOURCE} AS source, {POSITION} AS position, {INGESTED_AT} AS ingested_at, "
             f"{MICRO_BATCH_ID} AS micro_batch, true AS in_bronze, true AS live, "
-            f"NOT {IS_REPLAYED} AS landed FROM {self._tables.bronze} "
+            f"NOT {IS_REPLAYED} AS landed FROM {self._tables.bronze} WHERE {IS_COMPARED} "
             f"UNION ALL SELECT source, position, ingested_at, micro_batch, false, live, landed FROM {_LETTERS}"
         )

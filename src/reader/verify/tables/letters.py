@@ -16,8 +16,9 @@ from reader.connect import Session
 from reader.verify.tables.accounts import CODES, rescued_of
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import ATTEMPTS, BOOKED, IS_REPLAYED, KNOWN, STATES, Replays
+from reader.verify.tables.replays import ATTEMPTS, BOOKED, IS_REPLAYED, STATES, Replays
 from reader.verify.tables.topic import label_of
+from reader.verify.tables.under_way import IS_COMPARED, KNOWN
 from reader.views import MEMORY
 
 LETTERS = f"{MEMORY}.main.verify_replayed_letters"
@@ -60,14 +61,14 @@ class ReplayedLetters:
             f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, state.outcome, {there} AS is_there "
             f"FROM {tables.dead_letters} AS letter LEFT JOIN {STATES} AS state "
             f"ON state.source = {SOURCE} AND state.position = {POSITION} AND state.letter = coalesce({ATTEMPT}, 1) "
-            f"WHERE {SOURCE} IN ({of_replays}) OR {ATTEMPT} > 1"
+            f"WHERE ({SOURCE} IN ({of_replays}) OR {ATTEMPT} > 1) AND {IS_COMPARED}"
         )
         fetch(
             f"CREATE OR REPLACE TABLE {ROWS} AS SELECT {SOURCE} AS source, {POSITION} AS position, "
             f"{LANDED_AT} AS landed_at, {label_of(self._session, tables.bronze)} AS label, "
             f"{MICRO_BATCH_ID} AS micro_batch, {INGESTED_AT} AS ingested_at, {IS_REPLAYED} AS replayed, "
             f"{rescued_of(self._session, tables.bronze)} AS rescued "
-            f"FROM {tables.bronze} WHERE {SOURCE} IN ({of_replays}) OR {IS_REPLAYED}"
+            f"FROM {tables.bronze} WHERE ({SOURCE} IN ({of_replays}) OR {IS_REPLAYED}) AND {IS_COMPARED}"
         )
         ((later,),) = fetch(
             f"SELECT epoch(max(ingested_at)) FROM (SELECT micro_batch, ingested_at FROM {LETTERS} "
@@ -77,7 +78,7 @@ class ReplayedLetters:
 
     def states(self) -> dict[str, int]:
         """Return the number of open, parked and closed dead letters."""
-        ((letters,),) = self._session.fetch(f"SELECT count(*) FROM {self._tables.dead_letters}")
+        ((letters,),) = self._session.fetch(f"SELECT count(*) FROM {self._tables.dead_letters} WHERE {IS_COMPARED}")
         ((parked, closed),) = self._session.fetch(
             f"SELECT count(*) FILTER (outcome = '{ReplayOutcome.PARKED}'), count(*) FILTER ({_CLOSED}) FROM {LETTERS}"
         )

@@ -28,6 +28,7 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
+from reader.verify.tables.under_way import IS_COMPARED, KNOWN, load_begun, load_known
 from reader.views import MEMORY
 
 BOOKED = f"{MEMORY}.main.verify_replays_booked"
@@ -36,8 +37,6 @@ ATTEMPTS = f"{MEMORY}.main.verify_attempts"
 """Attempts; ``made`` is true if the resulting rows are in the tables."""
 BATCHES = f"{MEMORY}.main.verify_replay_batches"
 """Numbers of the micro-batches of replays, as ``micro_batch``."""
-KNOWN = f"{MEMORY}.main.verify_known_batches"
-"""Numbers of all micro-batches of the ledger, as ``micro_batch``."""
 CHANGED = "raw_hash IS NOT NULL AND transform IS NOT NULL"
 """SQL that is true if a transform changed the bytes. An attempt also has bytes that its dead letter lacks."""
 STATES = f"{MEMORY}.main.verify_letter_states"
@@ -61,6 +60,7 @@ class Replays:
         self.booked = 0  # number of ledger rows of replays
         self.attempts = 0
         self.has_table = False
+        self._has_begun = False
 
     @property
     def is_lost(self) -> bool:
@@ -71,6 +71,10 @@ class Replays:
         """Read ledger and attempts; return the time of the newest attempt outside the ledger, in seconds since 1970."""
         self._load_ledger()
         self.has_table = self._exists()
+        if not self._has_begun:
+            tables = self._tables
+            load_begun(self._session, [tables.bronze, tables.dead_letters, *[tables.attempts] * self.has_table])
+            self._has_begun = True
         self._load_attempts()
         fetch = self._session.fetch
         beyond = f"micro_batch NOT IN (FROM {KNOWN})"
@@ -132,10 +136,7 @@ class Replays:
             f"CREATE OR REPLACE TABLE {BOOKED} AS SELECT source, {columns}, micro_batch_id AS micro_batch, "
             f"size, units, bronze, dead_letters, {drift} FROM {ledger} WHERE {where}"
         )
-        fetch(
-            f"CREATE OR REPLACE TABLE {KNOWN} AS SELECT DISTINCT micro_batch_id AS micro_batch FROM {ledger} "
-            "WHERE micro_batch_id IS NOT NULL"
-        )
+        load_known(self._session, ledger)
         self.booked = self._session.count(BOOKED)
 
     def _load_attempts(self) -> None:
@@ -160,5 +161,6 @@ class Replays:
         self._session.fetch(f"CREATE OR REPLACE TABLE {ATTEMPTS} ({', '.join(columns)})")
         if self.has_table:
             self._session.fetch(
-                f"INSERT INTO {ATTEMPTS} SELECT {', '.join(columns.values())} FROM {self._tables.attempts}"
+                f"INSERT INTO {ATTEMPTS} SELECT {', '.join(columns.values())} FROM {self._tables.attempts} "
+                f"WHERE {IS_COMPARED}"
             )

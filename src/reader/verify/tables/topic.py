@@ -23,7 +23,8 @@ from reader.verify.findings import SHOWN_EXAMPLES
 from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking, rescued_of
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
-from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, KNOWN, Replays
+from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, Replays
+from reader.verify.tables.under_way import IS_COMPARED, KNOWN
 from reader.views import MEMORY
 
 _UNITS = f"{MEMORY}.main.verify_topic_units"
@@ -98,11 +99,11 @@ class TablesOfTopic:
             f"{rescued_of(self._session, tables.bronze)}::BIGINT AS rescued, "
             f"{label_of(self._session, tables.bronze)} AS label, {MICRO_BATCH_ID} AS micro_batch, true AS live, "
             f"NOT {IS_REPLAYED} AS landed, {there[tables.bronze]} AS is_there "
-            f"FROM {tables.bronze} "
+            f"FROM {tables.bronze} WHERE {IS_COMPARED} "
             f"UNION ALL SELECT {self._place(SOURCE)}, {POSITION}, {INGESTED_AT}, "
             f"{CODES}, sha256({RAW}), 0, {label_of(self._session, tables.dead_letters)}, {MICRO_BATCH_ID}, "
             f"NOT {IS_CLOSED}, coalesce({ATTEMPT}, 1) = 1, {there[tables.dead_letters]} "
-            f"FROM {tables.dead_letters} AS letter"
+            f"FROM {tables.dead_letters} AS letter WHERE {IS_COMPARED}"
         )
         fetch(f"CREATE OR REPLACE TABLE {_MESSAGES} (part INTEGER, place BIGINT, units BIGINT, label VARCHAR)")
         ((newest,),) = fetch(

@@ -1,0 +1,216 @@
+"""Looks at the tables of a stream that goes on: micro-batches that begin after the first look are left out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+from lakeproof.kafka.offsets import Offsets
+from lakeproof.tables.names import stream_tables
+from reader.connect import Session
+from reader.verify.tables import accounts
+from reader.verify.tables.accounts import settle
+from reader.verify.tables.files import TablesOfFiles
+from reader.verify.tables.letters import ReplayedLetters
+from reader.verify.tables.reach import Reach
+from reader.verify.tables.replays import Replays
+from reader.verify.tables.topic import TablesOfTopic
+
+NAMES = stream_tables("events")
+TOPIC = "incoming"
+
+
+class Lake:
+    """Tables of a stream; each micro-batch `n` has the record at offset `n` of a topic, or in the file of that name."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.session = Session(connection, [])
+        for schema in ("bronze", "dead_letters", "ledger"):
+            connection.execute(f"CREATE SCHEMA {schema}")
+        place = "_source VARCHAR, _position BIGINT, _ingested_at TIMESTAMPTZ, _micro_batch_id BIGINT"
+        reasons = "reasons STRUCT(code VARCHAR)[], raw BLOB"
+        counts = ", ".join(
+            f"{name} MAP(VARCHAR, BIGINT)" for name in ("dead_letters", "rescued", "discarded", "closed")
+        )
+        for table, columns in {
+            NAMES.bronze: f"{place}, _landed_at TIMESTAMPTZ, _rescued MAP(VARCHAR, VARCHAR)",
+            NAMES.dead_letters: f"{place}, _landed_at TIMESTAMPTZ, {reasons}, _attempt INTEGER",
+            NAMES.ledger: "source VARCHAR, etag VARCHAR, size BIGINT, units BIGINT, bronze BIGINT, "
+            f"content_hash VARCHAR, micro_batch_id BIGINT, replay BIGINT, {counts}",
+            NAMES.attempts: f"{place}, _contract_version VARCHAR, {reasons}, _letter INTEGER, letter_reasons VARCHAR, "
+            "_attempt INTEGER, replay BIGINT, outcome VARCHAR, salvaged BIGINT, transform VARCHAR, "
+            "transform_digest VARCHAR",
+        }.items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+
+    def _insert(self, table: str, **columns: Any) -> None:
+        names, values = ", ".join(columns), ", ".join(map(str, columns.values()))
+        self.session.fetch(f"INSERT INTO {table} ({names}) VALUES ({values})")
+
+    def append(self, table: str, number: int, at: int | None = None, **more: Any) -> None:
+        """Append a row of micro-batch `number` with the record `at` a place; the one of its own number if None."""
+        place = {"_source": source(number if at is None else at), "_position": 0, "_ingested_at": "now()"}
+        self._insert(table, **place, _micro_batch_id=number, **more)
+
+    def dead(self, number: int) -> None:
+        self.append(NAMES.dead_letters, number, reasons="[{'code': 'missing'}]", raw="'x'::BLOB", _attempt=1)
+
+    def close(self, number: int, at: int) -> None:
+        """Append the attempt of a replay that closes a dead letter."""
+        columns = {"_letter": 1, "letter_reasons": "'missing'", "_attempt": 2, "replay": number, "outcome": "'closed'"}
+        self.append(NAMES.attempts, number, at, **columns)
+
+    def book(self, number: int, *, dead: bool = False) -> None:
+        counts = {"units": 1, "bronze": int(not dead), "dead_letters": "MAP {'missing': 1}" if dead else "MAP {}"}
+        self._insert(NAMES.ledger, source=source(number), etag=number + 1, size=1, micro_batch_id=number, **counts)
+
+    def of_files(self) -> TablesOfFiles:
+        return TablesOfFiles(self.session, NAMES, self._replays())
+
+    def of_topic(self) -> TablesOfTopic:
+        return TablesOfTopic(self.session, NAMES, TOPIC, lambda: Offsets(TOPIC), self._replays(), Reach(0))
+
+    def letters(self) -> ReplayedLetters:
+        return ReplayedLetters(self.session, NAMES, self._replays(), Reach(0), of_topic=True)
+
+    def _replays(self) -> Replays:
+        return Replays(self.session, NAMES, lambda: True)
+
+
+def source(number: int) -> str:
+    return f"'{TOPIC}/0/' || lpad('{number}', 19, '0')"
+
+
+@pytest.fixture
+def lake() -> Iterator[Lake]:
+    with duckdb.connect() as connection:
+        yield Lake(connection)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Return a function that takes what the stream does between the looks of a proof, one function for each pause."""
+
+    def plan(*steps: Callable[[], None]) -> list[float]:
+        pauses: list[float] = []
+        left = iter(steps)
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            next(left)()
+
+        monkeypatch.setattr(accounts, "sleep", pause)
+        return pauses
+
+    return plan
+
+
+def commits(lake: Lake, number: int) -> Callable[[], None]:
+    """Return a step in which one micro-batch gets to the ledger, and the next one to bronze."""
+
+    def step() -> None:
+        lake.book(number)
+        lake.append(NAMES.bronze, number + 1)
+
+    return step
+
+
+def test_a_stream_without_pauses_keeps_no_proof_of_a_topic_waiting(lake: Lake, between: Any) -> None:
+    lake.append(NAMES.bronze, 0)
+    pauses = between(commits(lake, 0))
+    tables = lake.of_topic()
+    settle(tables)
+    assert len(pauses) == 1
+    assert (tables.totals(), tables.unbooked(0)) == ((1, 0), (0, []))
+
+
+def test_a_stream_without_pauses_keeps_no_proof_of_files_waiting(lake: Lake, between: Any) -> None:
+    lake.append(NAMES.bronze, 0)
+    pauses = between(commits(lake, 0))
+    tables = lake.of_files()
+    settle(tables)
+    assert len(pauses) == 1
+    assert len(tables.accounts) == len(tables.bookings) == 1
+    assert tables.accounts.keys() == tables.bookings.keys()
+
+
+@pytest.mark.parametrize("of", [Lake.of_topic, Lake.of_files, Lake.letters])
+def test_rows_that_no_ledger_row_follows_are_waited_for(
+    lake: Lake, between: Any, monkeypatch: pytest.MonkeyPatch, of: Callable[[Lake], accounts.Settling]
+) -> None:
+    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0.2)
+    lake.append(NAMES.bronze, 0)
+    lake.close(0, at=0)  # this makes the row one of a replay, for the check of replays
+    between(*[lambda: None] * 10_000)
+    tables = of(lake)
+    settle(tables)
+    assert tables.load() is not None
+
+
+@pytest.mark.parametrize("of", [Lake.of_topic, Lake.of_files])
+def test_what_stays_outside_the_ledger_is_reported(
+    lake: Lake, between: Any, monkeypatch: pytest.MonkeyPatch, of: Callable[[Lake], TablesOfTopic | TablesOfFiles]
+) -> None:
+    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0.2)
+    lake.append(NAMES.bronze, 0)  # of an interrupted micro-batch
+    between(*(lambda number=number: lake.append(NAMES.bronze, number) for number in range(1, 10_000)))
+    tables = of(lake)
+    settle(tables)
+    if isinstance(tables, TablesOfTopic):
+        assert tables.unbooked(0) == (1, ["0"])
+    else:
+        assert [*tables.accounts] == [f"{TOPIC}/0/{0:019}"]
+        assert not tables.bookings
+
+
+def test_the_first_look_may_take_longer_than_the_patience(
+    lake: Lake, between: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    load = TablesOfTopic.load
+
+    def slowly(tables: TablesOfTopic) -> float | None:
+        nonlocal now
+        now += 1_000.0
+        return load(tables)
+
+    monkeypatch.setattr(TablesOfTopic, "load", slowly)
+    monkeypatch.setattr(accounts, "monotonic", lambda: now)
+    lake.append(NAMES.bronze, 0)
+    pauses = between(commits(lake, 0))
+    tables = lake.of_topic()
+    settle(tables)
+    assert len(pauses) == 1
+    assert tables.unbooked(0) == (0, [])
+
+
+@pytest.mark.parametrize("of", [Lake.of_topic, Lake.of_files, Lake.letters])
+@pytest.mark.parametrize("is_in_bronze", [False, True])
+def test_a_replay_that_begins_after_the_first_look_changes_nothing(
+    lake: Lake, between: Any, of: Callable[[Lake], Any], is_in_bronze: bool
+) -> None:
+    lake.dead(0)
+    lake.book(0, dead=True)
+    lake.append(NAMES.bronze, 1)
+    lake.close(1, at=1)  # so that the check of replays waits for micro-batch 1, too
+
+    def step() -> None:
+        lake.book(1)
+        lake.close(2, at=0)
+        if is_in_bronze:
+            lake.append(NAMES.bronze, 2, at=0)
+
+    pauses = between(step)
+    tables = of(lake)
+    settle(tables)
+    assert len(pauses) == 1
+    if isinstance(tables, ReplayedLetters):
+        assert (tables.states()["open"], tables.states()["closed"]) == (1, 0)
+    elif isinstance(tables, TablesOfTopic):
+        assert tables.totals() == (1, 1)
+    else:
+        held = tables.accounts[f"{TOPIC}/0/{0:019}"]
+        assert (held.rows, held.bronze, dict(held.dead)) == (1, 0, {"missing": 1})
+        lake.append(NAMES.bronze, 3, at=0)
+        assert tables.compare(dict.fromkeys(tables.accounts, 1)) == ({}, {})
