@@ -26,7 +26,7 @@ from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, Replays
 from reader.verify.tables.since import sources_since
-from reader.verify.tables.under_way import IS_COMPARED, KNOWN
+from reader.verify.tables.under_way import IS_COMPARED, IS_KNOWN, KNOWN, load_known
 from reader.views import MEMORY
 
 _LETTERS = f"{MEMORY}.main.verify_letters"
@@ -63,6 +63,7 @@ class TablesOfFiles:
 
     def load(self) -> float | None:
         """Read ledger, then tables; return when the newest row outside the ledger was judged, in seconds since 1970."""
+        load_known(self._session, self._tables.ledger)
         if self._proven:
             since = sources_since(self._session, self._tables, self._proven)
             self.bookings = self._bookings(f"source IN (FROM {since})")
@@ -160,7 +161,7 @@ class TablesOfFiles:
         rows = self._session.fetch(
             "SELECT source, count(*), any_value(size), any_value(etag), any_value(units), any_value(bronze), "
             f"any_value(dead_letters), {drift}, {content_hash}, any_value(micro_batch_id) "
-            f"FROM {self._tables.ledger} WHERE {landed} {condition} GROUP BY source",
+            f"FROM {self._tables.ledger} WHERE {landed} {IS_KNOWN} AND {condition} GROUP BY source",
             parameters,
         )
         return {

@@ -18,7 +18,7 @@ from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import ATTEMPTS, BOOKED, IS_REPLAYED, STATES, Replays
 from reader.verify.tables.topic import label_of
-from reader.verify.tables.under_way import IS_COMPARED, KNOWN
+from reader.verify.tables.under_way import IS_COMPARED, KNOWN, load_known
 from reader.views import MEMORY
 
 LETTERS = f"{MEMORY}.main.verify_replayed_letters"
@@ -50,8 +50,9 @@ class ReplayedLetters:
 
     def load(self) -> float | None:
         """Read all tables, the ledger first; return when the newest row that is not in the ledger was judged."""
-        newest = self._replays.load()
         fetch, tables = self._session.fetch, self._tables
+        load_known(self._session, tables.ledger)
+        newest = self._replays.load()
         of_replays = f"SELECT source FROM {ATTEMPTS}"
         there = not_removed(self._session, tables.dead_letters)
         fetch(

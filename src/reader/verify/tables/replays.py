@@ -28,7 +28,7 @@ from lakeproof.tables.names import (
     StreamTables,
 )
 from reader.connect import Session
-from reader.verify.tables.under_way import IS_COMPARED, KNOWN, load_begun, load_known
+from reader.verify.tables.under_way import IS_COMPARED, IS_KNOWN, KNOWN, load_begun
 from reader.views import MEMORY
 
 BOOKED = f"{MEMORY}.main.verify_replays_booked"
@@ -68,7 +68,10 @@ class Replays:
         return bool(self.booked) and not self.has_table
 
     def load(self) -> float | None:
-        """Read ledger and attempts; return the time of the newest attempt outside the ledger, in seconds since 1970."""
+        """Read replays and attempts, after :func:`~reader.verify.tables.under_way.load_known`.
+
+        Returns the time of the newest attempt outside the ledger, in seconds since 1970.
+        """
         self._load_ledger()
         self.has_table = self._exists()
         if not self._has_begun:
@@ -131,12 +134,11 @@ class Replays:
         )
         # A ledger from before replays existed lacks these columns.
         columns = f"{REPLAY}, {CLOSED}" if REPLAY in known else f"NULL::BIGINT AS {REPLAY}, NULL AS {CLOSED}"
-        where = f"{REPLAY} IS NOT NULL" if REPLAY in known else "false"
+        where = f"{REPLAY} IS NOT NULL AND {IS_KNOWN}" if REPLAY in known else "false"
         fetch(
             f"CREATE OR REPLACE TABLE {BOOKED} AS SELECT source, {columns}, micro_batch_id AS micro_batch, "
             f"size, units, bronze, dead_letters, {drift} FROM {ledger} WHERE {where}"
         )
-        load_known(self._session, ledger)
         self.booked = self._session.count(BOOKED)
 
     def _load_attempts(self) -> None:

@@ -24,7 +24,7 @@ from reader.verify.tables.accounts import CODES, HAS_BYTES, Account, Booking, re
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import IS_CLOSED, IS_REPLAYED, Replays
-from reader.verify.tables.under_way import IS_COMPARED, KNOWN
+from reader.verify.tables.under_way import IS_COMPARED, IS_KNOWN, KNOWN, load_known
 from reader.views import MEMORY
 
 _UNITS = f"{MEMORY}.main.verify_topic_units"
@@ -113,15 +113,16 @@ class TablesOfTopic:
 
     def _load_ranges(self) -> None:
         """Read the marker of the ledger, then its rows, which are never behind the marker."""
-        landed = f"WHERE {REPLAY} IS NULL" if REPLAY in self._session.columns(self._tables.ledger) else ""
+        landed = f"{REPLAY} IS NULL AND" if REPLAY in self._session.columns(self._tables.ledger) else ""
         for _ in range(_TRIES):
             self.accounted = self._accounted()
+            load_known(self._session, self._tables.ledger)
             self._session.fetch(
                 f"CREATE OR REPLACE TABLE {_RANGES} AS SELECT {self._place('source')}, etag::BIGINT AS behind, "
                 "units, bronze, dead_letters, list_sum(map_values(rescued))::BIGINT AS rescued, "
                 f"list_sum(map_values(discarded))::BIGINT AS discarded, "
                 f"{self._proven.is_beyond('micro_batch_id')} AS is_new, micro_batch_id AS micro_batch "
-                f"FROM {self._tables.ledger} {landed}"
+                f"FROM {self._tables.ledger} WHERE {landed} {IS_KNOWN}"
             )
             # Rows that a batch over the past has added since the marker was read would look like duplicate ones.
             if self._accounted().past == self.accounted.past:

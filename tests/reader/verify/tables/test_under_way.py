@@ -1,6 +1,6 @@
 """Looks at the tables of a stream that goes on: micro-batches that begin after the first look are left out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -10,7 +10,7 @@ from lakeproof.kafka.offsets import Offsets
 from lakeproof.tables.names import stream_tables
 from reader.connect import Session
 from reader.verify.tables import accounts
-from reader.verify.tables.accounts import settle
+from reader.verify.tables.accounts import difference, settle
 from reader.verify.tables.files import TablesOfFiles
 from reader.verify.tables.letters import ReplayedLetters
 from reader.verify.tables.reach import Reach
@@ -21,11 +21,23 @@ NAMES = stream_tables("events")
 TOPIC = "incoming"
 
 
+class Interrupted(Session):
+    """A session in which the stream commits a micro-batch after each read of the ledger."""
+
+    commit: Callable[[], None] | None = None
+
+    def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        found = super().fetch(statement, parameters)
+        if NAMES.ledger in statement and self.commit and "INSERT" not in statement:
+            self.commit()
+        return found
+
+
 class Lake:
     """Tables of a stream; each micro-batch `n` has the record at offset `n` of a topic, or in the file of that name."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.session = Session(connection, [])
+        self.session = Interrupted(connection, [])
         for schema in ("bronze", "dead_letters", "ledger"):
             connection.execute(f"CREATE SCHEMA {schema}")
         place = "_source VARCHAR, _position BIGINT, _ingested_at TIMESTAMPTZ, _micro_batch_id BIGINT"
@@ -146,6 +158,33 @@ def test_rows_that_no_ledger_row_follows_are_waited_for(
     tables = of(lake)
     settle(tables)
     assert tables.load() is not None
+
+
+@pytest.mark.parametrize("of", [Lake.of_topic, Lake.of_files])
+def test_a_micro_batch_that_is_committed_between_two_reads_of_the_ledger_is_in_both_or_none(
+    lake: Lake, between: Any, monkeypatch: pytest.MonkeyPatch, of: Callable[[Lake], TablesOfTopic | TablesOfFiles]
+) -> None:
+    monkeypatch.setattr(accounts, "_WAIT_SECONDS", 0.2)
+    between(*[lambda: None] * 10_000)
+    numbers = iter(range(1_000_000))
+
+    def commit() -> None:
+        number = next(numbers)
+        lake.append(NAMES.bronze, number)
+        lake.book(number)
+
+    commit()
+    monkeypatch.setattr(Interrupted, "commit", staticmethod(commit))
+    tables = of(lake)
+    settle(tables)
+    if isinstance(tables, TablesOfTopic):
+        assert tables.unbooked(0) == (0, [])
+        assert all(not difference(booking, account) for _, booking, account in tables.books(0))
+        assert tables.books(0)
+    else:
+        assert tables.accounts.keys() == tables.bookings.keys()
+        assert tables.accounts
+    assert next(numbers) > 1
 
 
 @pytest.mark.parametrize("of", [Lake.of_topic, Lake.of_files])
