@@ -65,9 +65,10 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> lis
         existing = admin.list_topics(timeout=_PATIENCE_SECONDS).topics
         found: list[Difference] = []
         for topic in topics:
-            if topic.name not in existing and _create(admin, topic):
-                continue
-            found += _differences(admin, topic)
+            created = topic.name not in existing and _create(admin, topic)
+            partitions = _partitions(admin, topic.name)
+            if not created:
+                found += _differences(admin, topic, partitions)
     except KafkaException as error:
         raise UnavailableError(
             f"Kafka does not answer: {error.args[0].str()}.",
@@ -128,8 +129,19 @@ def _create(admin: AdminClient, topic: TopicSpec) -> bool:
     return True
 
 
-def _differences(admin: AdminClient, topic: TopicSpec) -> list[Difference]:
-    partitions = admin.list_topics(topic.name, timeout=_PATIENCE_SECONDS).topics[topic.name].partitions
+def _partitions(admin: AdminClient, name: str) -> Mapping[int, Any]:
+    """Return the partitions of a topic, once the broker knows it: the controller creates it a moment earlier."""
+    known_by = monotonic() + _KNOWN_SECONDS
+    while True:
+        topic = admin.list_topics(name, timeout=_PATIENCE_SECONDS).topics[name]
+        if topic.error is None or topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return dict(topic.partitions)
+        if monotonic() >= known_by:
+            raise KafkaException(topic.error)
+        sleep(_POLL_SECONDS)
+
+
+def _differences(admin: AdminClient, topic: TopicSpec, partitions: Mapping[int, Any]) -> list[Difference]:
     replicas = min((len(partition.replicas) for partition in partitions.values()), default=0)
     config = _config(admin, topic.name)
     pairs = [("partitions", str(topic.partitions), str(len(partitions)))]

@@ -75,6 +75,26 @@ def test_a_topic_that_cannot_be_created_is_told(kafka: KafkaServer) -> None:
             create_topics(client, [topic])
 
 
+def test_a_topic_is_compared_once_the_broker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has just created it: the controller knows it earlier than the broker that is asked."""
+    exists: Future[None] = Future()
+    exists.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+    unknown = Mock(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
+    known = Mock(error=None, partitions={0: Mock(replicas=[1])})
+    answers = [Mock(topics=topics) for topics in ({}, {"t": unknown}, {"t": unknown}, {"t": known})]
+    admin = Mock(**{"create_topics.return_value": {"t": exists}, "list_topics.side_effect": answers})
+    admin.describe_configs.side_effect = lambda found, **_: {
+        each: Mock(**{"result.return_value": {}}) for each in found
+    }
+    monkeypatch.setattr(create, "AdminClient", lambda _: admin)
+    assert create_topics({}, [TopicSpec("t", 2, 1)]) == [Difference("t", "partitions", "2", "1")]
+    admin.list_topics.side_effect = None
+    admin.list_topics.return_value = Mock(topics={"t": unknown})
+    monkeypatch.setattr(create, "_KNOWN_SECONDS", 0.0)
+    with pytest.raises(UnavailableError, match="Unknown topic"):
+        create_topics({}, [TopicSpec("t", 2, 1)])
+
+
 @pytest.mark.parametrize(("replication", "kind"), [(None, UnavailableError), (1, UnavailableError), (3, UsageError)])
 def test_brokers_that_restart_are_no_mistake(
     monkeypatch: pytest.MonkeyPatch, replication: int | None, kind: type[LakeproofError]
