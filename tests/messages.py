@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.servers import KafkaServer
+from tests.servers import PATIENCE, KafkaServer
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -52,7 +52,7 @@ def send(
     for value in values:
         producer.produce(topic, value=value, partition=partition, key=key, headers=headers or [])
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def send_in_transaction(
@@ -60,15 +60,15 @@ def send_in_transaction(
 ) -> None:
     """Append messages in one transaction, and commit or abort it."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value=value, partition=partition)
-    producer.flush(30)
+    producer.flush(PATIENCE)
     if commit:
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE)
     else:
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE)
 
 
 def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
@@ -87,7 +87,7 @@ def messages(kafka: KafkaServer, topic: str, partition: int = 0) -> list[int]:
 def received(kafka: KafkaServer, topic: str) -> list[Message]:
     """Return all messages of a topic, by partition."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
     reading = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
     consumer = Consumer(reading)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])

@@ -7,7 +7,7 @@ from typing import ClassVar
 from confluent_kafka import cimpl
 from tests.servers import KafkaServer
 
-_PRODUCER, _OK, _COPY, _TIMEOUT_MS = 0, 0, 2, 30_000
+_PRODUCER, _OK, _COPY, _TIMEOUT_MS = 0, 0, 2, 180_000
 _TOPIC, _PARTITION, _VALUE, _KEY, _FLAGS, _HEADER = 1, 3, 4, 5, 7, 9
 
 

@@ -19,7 +19,8 @@ import urllib.error
 import urllib.request
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -44,7 +45,8 @@ from confluent_kafka.admin import (
 )
 from psycopg import sql
 
-from lakeproof.settings import S3Settings
+from lakeproof.kafka.client import client_properties
+from lakeproof.settings import S3Settings, settings_of
 
 ROOT = Path(__file__).parents[1]
 MINIO = ROOT / "target" / "bin" / "minio"
@@ -62,7 +64,6 @@ _QUICKLY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _HINT = "run `make setup-test`"
 PATIENCE = 180.0
 """Seconds that a process may take on a busy machine to start, or to answer."""
-_TOPIC_SECONDS = 30.0
 
 
 class ServerError(Exception):
@@ -137,7 +138,7 @@ class Server(ABC):
         if self._process is not None:
             self._process.send_signal(self.stop_signal)
             try:
-                self._process.wait(30)
+                self._process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -418,7 +419,7 @@ class KafkaServer(Server):
 
     def answers(self) -> bool:
         try:
-            return bool(self._admin().list_topics(timeout=1).brokers)
+            return bool(self._admin().list_topics(timeout=5).brokers)
         except KafkaException:
             return False
 
@@ -444,31 +445,21 @@ class KafkaServer(Server):
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         own = {key.replace("_", "."): str(value) for key, value in config.items()}
         admin = self._admin()
-        deadline = time.monotonic() + _TOPIC_SECONDS
-        while True:
-            try:
-                admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name].result()
-                break
-            except KafkaException as error:  # the controller takes a broker that stalls for a second for a dead one
-                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.1)
-        # The broker learns of the topic later: on a busy machine, after a client has requested it.
-        while len(admin.list_topics(name, timeout=_TOPIC_SECONDS).topics[name].partitions) < partitions:
-            if time.monotonic() > deadline:
-                raise ServerError(f"The broker does not know the topic {name}.")
-            time.sleep(0.02)
+        self._place(lambda: admin.create_topics([NewTopic(name, partitions, 1, config=own)])[name])
+        self._wait_for_partitions(name, partitions)
         return name
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the partitions of a topic to `total`."""
         admin = self._admin()
-        admin.create_partitions([NewPartitions(topic, total)])[topic].result()
+        self._place(lambda: admin.create_partitions([NewPartitions(topic, total)])[topic])
+        self._wait_for_partitions(topic, total)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
         admin = self._admin()
         admin.delete_topics([topic])[topic].result()
+        self._wait_for_partitions(topic, 0)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Remove a partition's messages before an offset, as retention does."""
@@ -488,6 +479,7 @@ class KafkaServer(Server):
         for made in admin.create_acls(rules).values():
             made.result()
         try:
+            self._wait_for_groups(allowed=False)
             yield self.login
         finally:
             filters = [
@@ -496,6 +488,44 @@ class KafkaServer(Server):
             ]
             for removed in admin.delete_acls(filters).values():
                 removed.result()
+            self._wait_for_groups(allowed=True)
+
+    def _place(self, request: Callable[[], Future[None]]) -> None:
+        """Request partitions. The controller takes a broker that stalls for a second for a dead one: ask again."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                request().result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+    def _wait_for_partitions(self, topic: str, count: int) -> None:
+        """Wait for what the controller has done: a busy broker learns of it after a client has asked for it."""
+        admin, deadline = self._admin(), time.monotonic() + PATIENCE
+        while len(admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions) != count:
+            if time.monotonic() > deadline:
+                raise ServerError(f"The broker does not know that {topic} has {count} partitions.")
+            time.sleep(0.02)
+
+    def _wait_for_groups(self, *, allowed: bool) -> None:
+        """Wait until the broker allows `user` groups, or refuses them: it learns of rules after the controller."""
+        deadline = time.monotonic() + PATIENCE
+        while self._allows_groups() != allowed:
+            if time.monotonic() > deadline:
+                raise ServerError("The broker does not know the rules.")
+            time.sleep(0.02)
+
+    def _allows_groups(self) -> bool:
+        admin = AdminClient({"log_level": 0, **client_properties(settings_of(self.login).kafka)})
+        try:
+            admin.describe_consumer_groups(["any"])["any"].result()
+        except KafkaException as error:
+            return error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED
+        return True
 
     def _write_properties(self) -> None:
         properties = {
@@ -539,7 +569,8 @@ class KafkaServer(Server):
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        quickly = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **quickly})
 
     @property
     def _properties(self) -> Path:
@@ -558,20 +589,33 @@ class KafkaServer(Server):
 
 
 # A port that the kernel chooses may be chosen again, or be given to a client, before a server listens on it. These
-# ports are below those that Linux chooses. Each process begins elsewhere, since workers of pytest-xdist run in
-# parallel.
+# ports are below those that Linux chooses. Processes that run in parallel begin elsewhere, and workers of pytest-xdist
+# share no port: one that is free may be that of a server that another worker is about to start, or to start again.
 _PORTS = range(16_000, 32_000)
-_next_ports = itertools.count(random.SystemRandom().choice(_PORTS))
+_SHARES = 4
+
+
+def own_ports(worker: str) -> range:
+    """Return the ports of a worker of pytest-xdist, such as ``gw0``; all ports for a process that is none."""
+    if not worker:
+        return _PORTS
+    size = len(_PORTS) // _SHARES
+    first = int(worker.removeprefix("gw")) % _SHARES * size
+    return _PORTS[first : first + size]
+
+
+_own_ports = own_ports(os.environ.get("PYTEST_XDIST_WORKER", ""))
+_next_ports = itertools.count(random.SystemRandom().randrange(len(_own_ports)))
 
 
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nobody uses and that this process has not got before."""
-    for number in itertools.islice(_next_ports, len(_PORTS)):
-        port = _PORTS[number % len(_PORTS)]
+    for number in itertools.islice(_next_ports, len(_own_ports)):
+        port = _own_ports[number % len(_own_ports)]
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise ServerError(f"No port of {_PORTS} is free")
+    raise ServerError(f"No port of {_own_ports} is free")
 
 
 def answers(url: str) -> bool:

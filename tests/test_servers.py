@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,8 +11,18 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests import servers
+from tests.collector.running import wait_for
 from tests.selection import first_by_default
-from tests.servers import KafkaServer, MinioServer, PostgresServer, RestCatalogServer, Server, ServerError, free_port
+from tests.servers import (
+    PATIENCE,
+    KafkaServer,
+    MinioServer,
+    PostgresServer,
+    RestCatalogServer,
+    Server,
+    ServerError,
+    free_port,
+)
 
 
 @pytest.fixture(params=first_by_default(["minio", "postgres", "rest", "kafka"], 2))
@@ -31,7 +42,7 @@ def test_a_server_listens_on_the_loopback_only_and_says_why_it_does_not_start(se
     assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     assert listening
     port = server.port
-    assert server.answers()
+    wait_for(server.answers)
     server.stop()
     assert not server.answers()
     with socket.socket() as taken:
@@ -41,18 +52,27 @@ def test_a_server_listens_on_the_loopback_only_and_says_why_it_does_not_start(se
             server.start()
     server.port = port
     server.start()
-    assert server.answers()
+    wait_for(server.answers)
 
 
 def test_ports_are_given_once_and_are_none_that_clients_get() -> None:
     taken = free_port()
     with socket.socket() as server:
-        server.bind(("127.0.0.1", free_port() + 1))
+        while not server.getsockname()[1]:  # another process may have the next port
+            with suppress(OSError):
+                server.bind(("127.0.0.1", free_port() + 1))
         given = [free_port() for _ in range(200)]
         assert server.getsockname()[1] not in given
     assert len({taken, *given}) == len(given) + 1
     first, _last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert max(given) < first
+
+
+def test_two_workers_of_pytest_share_no_port() -> None:
+    first, second = (servers.own_ports(f"gw{number}") for number in range(2))
+    assert not set(first) & set(second)
+    assert {*first, *second} <= set(servers.own_ports(""))
+    assert len(first) == len(second) > 1_000
 
 
 def test_postgres_asks_for_the_password_and_keeps_its_rows(tmp_path: Path) -> None:
@@ -74,14 +94,14 @@ def test_a_killed_broker_keeps_its_messages(tmp_path: Path) -> None:
         topic = server.new_topic(partitions=2)
         producer = Producer({"bootstrap.servers": server.bootstrap_servers})
         producer.produce(topic, "before")
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
         server.kill()
         server.start()
         producer.produce(topic, "after")
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
         consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "unused"})
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
-        assert {message.value() for message in consumer.consume(2, timeout=20)} == {b"before", b"after"}
+        assert {message.value() for message in consumer.consume(2, timeout=PATIENCE)} == {b"before", b"after"}
         consumer.close()
 
 
