@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
-from tests.servers import PATIENCE
+from tests.servers import PATIENCE, free_port
 
 ROOT = Path(__file__).parents[2]
 JSON = {"content-type": "application/json"}
@@ -53,7 +54,8 @@ class Collector:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._program = program
-        self.settings = {"LAKE_COLLECTOR_PORT": "0", **settings}
+        # Not a port that the kernel chooses: while this collector restarts, a client could get it.
+        self.settings = {"LAKE_COLLECTOR_PORT": str(free_port()), **settings}
         self.port = 0
         self.start()
 
@@ -85,7 +87,8 @@ class Collector:
 
     def logged(self, name: str) -> list[dict[str, Any]]:
         """Return the log lines with an event name."""
-        return [line for line in map(json.loads, self.log.read_text().splitlines()) if line["event"] == name]
+        written = self.log.read_text().rpartition("\n")[0]  # without a line that is being written
+        return [line for line in map(json.loads, written.splitlines()) if line["event"] == name]
 
     def get(self, path: str) -> Answer:
         return self.request("GET", path)
@@ -106,6 +109,18 @@ class Collector:
             return Answer(response.status, found, response.read())
         finally:
             connection.close()
+
+    def holds(self, size: int) -> bool:
+        """Whether posts that are not answered have `size` bytes: it has read so much of them."""
+        return f"collector_queue_bytes {size}.0\n" in self.get("/metrics").body.decode()
+
+    def refuses(self) -> bool:
+        """Whether it does not listen any more."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE).close()
+        except ConnectionRefusedError:
+            return True
+        return False
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, and wait for the process to end; return the exit code."""
@@ -128,8 +143,9 @@ def messages(servers: str, topic: str) -> list[Landed]:
     """Return all messages in a topic."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "enable.auto.commit": False})
     try:
-        partitions = [TopicPartition(topic, each) for each in consumer.list_topics(topic, 10).topics[topic].partitions]
-        ends = {each.partition: consumer.get_watermark_offsets(each, 10) for each in partitions}
+        numbers = consumer.list_topics(topic, PATIENCE).topics[topic].partitions
+        partitions = [TopicPartition(topic, each) for each in numbers]
+        ends = {each.partition: consumer.get_watermark_offsets(each, PATIENCE) for each in partitions}
         consumer.assign([TopicPartition(topic, each.partition, ends[each.partition][0]) for each in partitions])
         left = sum(end - begin for begin, end in ends.values())
         found: list[Landed] = []

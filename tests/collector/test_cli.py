@@ -5,13 +5,12 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.collector.conftest import own_topics
-from tests.collector.running import Collector
+from tests.collector.running import Collector, wait_for
 from tests.logs import failure
 from tests.programs import forked
 from tests.servers import KafkaServer, free_port
@@ -92,12 +91,12 @@ def test_a_signal_ends_it_with_exit_code_0(start_collector: Any, number: int) ->
 
 
 def test_a_second_signal_ends_it_at_once(start_collector: Any) -> None:
-    running: Collector = start_collector().ready()
+    running: Collector = start_collector(collector_body_seconds=300).ready()
     with socket.create_connection(("127.0.0.1", running.port)) as half:
         half.sendall(b"POST /collect HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n[")
-        time.sleep(1)
+        wait_for(lambda: running.holds(1))
         running.process.terminate()
-        time.sleep(1)
+        wait_for(running.refuses)  # once it has handled the signal
         assert running.process.poll() is None
         assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
 

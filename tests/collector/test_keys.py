@@ -141,7 +141,7 @@ def test_posts_need_a_key_and_carry_the_name_of_their_client(
     start_collector: Any, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     path, key, slow, late = tmp_path / "keys", new_key("shop"), new_key("slow"), new_key("late")
-    path.write_text(f"{key.line}\n{slow.line} 1\n")
+    path.write_text(f"{key.line}\n{slow.line} 0.01\n")  # so slow that no pause of a busy machine refills its bucket
     running: Collector = start_collector(collector_keys=path).ready()
     assert key.key not in path.read_text()
     refused = [running.post([event(1)]), running.post([event(1)], authorization="Bearer x")]
@@ -162,7 +162,7 @@ def test_posts_need_a_key_and_carry_the_name_of_their_client(
 
     answers = [running.post([event(1)] * 2, authorization=f"Bearer {slow.key}") for _ in range(2)]
     assert [answer.status for answer in answers] == [202, 429]
-    assert answers[1].headers["retry-after"] == "2"
+    assert 0 < int(answers[1].headers["retry-after"]) <= 200
 
     path.write_text(late.line)
     wait_for(lambda: running.post([event(1)], authorization=f"Bearer {late.key}").status == 202)

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -14,7 +15,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from tests.collector.conftest import own_topics
 from tests.collector.running import Answer, Collector, at, event, messages, wait_for
 from tests.servers import KafkaServer
@@ -93,21 +93,19 @@ def test_kills_of_broker_and_collector_lose_nothing_that_was_accepted(start_coll
 
 def test_without_a_broker_posts_are_refused_until_it_is_there(kafka: KafkaServer, tmp_path: Path) -> None:
     kafka.stop()
-    try:
+    with ExitStack() as stack:
+        stack.callback(kafka.start)
         with Collector(tmp_path / "c", own_topics(kafka)) as running:
-            wait_for(lambda: running.logged("waiting for Kafka"), 30)
+            wait_for(lambda: running.logged("waiting for Kafka"))
             assert running.get("/healthz").status == 200
             assert running.get("/readyz").json == {"status": "Kafka has not acknowledged anything yet"}
             answer = running.post([event(1)])
             assert (answer.status, answer.headers["retry-after"]) == (503, "2")
             assert answer.json["detail"] == "Kafka has not acknowledged anything yet. Try again later."
-            kafka.start()
+            stack.close()
             assert running.ready().post([event(1)]).status == 202
             assert running.end() == 0
             assert "Traceback" not in running.log.read_text()
-    finally:
-        if kafka.answers() is False:
-            kafka.start()
 
 
 @pytest.mark.all
@@ -143,7 +141,7 @@ def test_a_partial_failure_says_which_events_failed(
 ) -> None:
     """An operator has set a lower message limit for the topic than the collector's."""
     topic = f"test-{uuid.uuid4().hex[:12]}"
-    kafka_topic(kafka, topic, {"max.message.bytes": "1000"})
+    kafka.new_topic(3, topic, max_message_bytes=1000)
     running: Collector = start_collector(collector_topic=topic).ready()
     receipts = collector.post([event(number) for number in range(30)]).json["receipts"]
     # Kafka rejects the whole batch of a partition.
@@ -160,19 +158,13 @@ def test_a_partial_failure_says_which_events_failed(
     assert (line["status"], line["events"], line["failed"]) == (503, 3, 1)
 
 
-def kafka_topic(kafka: KafkaServer, name: str, config: dict[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 3, 1, config=config)])[name].result()
-
-
 def test_a_topic_that_an_operator_deletes_is_missed_and_accepted_again(
     start_collector: Any, kafka: KafkaServer
 ) -> None:
     running: Collector = start_collector(collector_deadline_seconds=2, collector_ready_seconds=60).ready()
     topic = running.settings["LAKE_COLLECTOR_TOPIC"]
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    assert running.post([event(1)]).status == 202
-    admin.delete_topics([topic])[topic].result()
+    wait_for(lambda: running.post([event(1)]).status == 202)
+    kafka.delete_topic(topic)
     wait_for(lambda: running.post([event(1)]).status == 503)
-    kafka_topic(kafka, topic, {})
+    kafka.new_topic(3, topic)
     wait_for(lambda: running.post([event(1)]).status == 202)
