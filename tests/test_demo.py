@@ -46,7 +46,7 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     return json.loads(done.stdout)
@@ -55,7 +55,7 @@ def _reader(home: Path, statement: str) -> list[dict[str, int]]:
 def _get(address: str) -> str:
     """Return the answer of a server, also of one that failed."""
     try:
-        with urllib.request.urlopen(address, timeout=60) as response:
+        with urllib.request.urlopen(address, timeout=180) as response:
             return response.read().decode()
     except urllib.error.HTTPError as error:
         return f"{error.code}: {error.read().decode()}"
@@ -98,8 +98,8 @@ def test_the_demo_from_start_to_clean(make):
     assert "The consumer's Spark UI: http://127.0.0.1:" in page.stdout, page.stdout + page.stderr
 
     address = re.search(r"http://\S+", page.stdout)[0] + "/api/v1/applications"
-    (application,) = json.load(urllib.request.urlopen(address, timeout=30))
-    jobs = json.load(urllib.request.urlopen(f"{address}/{application['id']}/jobs", timeout=30))
+    (application,) = json.loads(_get(address))
+    jobs = json.loads(_get(f"{address}/{application['id']}/jobs"))
     assert [job for job in jobs if re.fullmatch(r"bronze\.events: \d+ files, [\d,]+ bytes", job.get("description", ""))]
 
     stop = make("stop")

@@ -122,11 +122,9 @@ def test_a_wrong_command_line_is_a_line_of_the_log(tmp_path: Path, arguments: tu
 def test_a_contract_that_is_wrong_is_told_before_spark_starts(tmp_path: Path) -> None:
     text = (ROOT / "contracts" / "events.yaml").read_text()
     (tmp_path / "events.yaml").write_text(text.replace("name: product_id", "name: _product"))
-    began = time.monotonic()
     # Without jars, so that a consumer that looked for Spark first would not find it either.
     done = run(tmp_path, "consumer", "run", "events", LAKE_CONTRACTS=str(tmp_path), LAKE_JARS=str(tmp_path))
     assert_told(done, 2, "events.yaml:", "_product")
-    assert time.monotonic() - began < 60
 
 
 def test_a_home_that_is_a_file(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from tests.chaos.processes import wait_until
 from tests.programs import folder, forked
+from tests.servers import PATIENCE
 
 
 def run(command: list[str], *arguments: str | bytes, **environment: str) -> tuple[int, str, str]:
@@ -44,10 +45,12 @@ def test_it_reads_the_standard_input(tmp_path: Path) -> None:
 def test_it_is_ended_with_its_caller(tmp_path: Path) -> None:
     query = "SELECT count(*) FROM range(10000000000) a, range(100000) b WHERE a.range % 7 = b.range % 3"
     command = forked("reader")
-    (server,) = [child for child in psutil.Process().children() if "tests.programs" in child.cmdline()]
+    # A child that has ended has no command line.
+    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    (server,) = [child for child in children if "tests.programs" in child.cmdline()]
     process = subprocess.Popen([*command, "sql", query], env=os.environ | {"LAKE_HOME": str(tmp_path)})
-    assert wait_until(lambda: bool(server.children(recursive=True)), 30)
+    assert wait_until(lambda: bool(server.children(recursive=True)), PATIENCE)
     time.sleep(0.2)
     process.kill()
     process.wait()
-    assert wait_until(lambda: not server.children(recursive=True), 30)
+    assert wait_until(lambda: not server.children(recursive=True), PATIENCE)

@@ -76,7 +76,7 @@ def test_the_timed_consumer_notes_each_step_of_a_micro_batch(tmp_path: Path) -> 
     with run_program("benchmarks.freshness_consumer", tmp_path, environment, notes) as consumer:
         wait_for(lambda: any("micro_batch" in each for each in read_notes(notes)), [consumer])
         consumer.terminate()
-        consumer.wait(60)
+        consumer.wait(180)
     noted = next(each for each in read_notes(notes) if "micro_batch" in each)
     assert noted.keys() == {"micro_batch", "began", "planned", "judged", "bronze", "dead_letters", "ledger"}
 

@@ -129,7 +129,7 @@ def test_a_signal_ends_a_long_pause(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_progress(tmp_path: Path) -> None:
     environment = os.environ | {"LAKE_CONTRACTS": str(CONTRACTS), "TERM": "xterm"}
-    arguments = ["-m", "producer", "events", "--target", "landing", "--sleep-between-batches-seconds", "0.2"]
+    arguments = ["-m", "producer", "events", "--target", "landing", "--sleep-between-batches-seconds", "1"]
     options: Any = {"cwd": tmp_path, "env": environment, "timeout": 120, "encoding": "utf-8"}
     bounded = pexpect.spawn(sys.executable, [*arguments, "--batches", "4"], **options)
     bounded.expect("━.*[1-3]/4")  # drawn ten times a second

@@ -151,7 +151,7 @@ def test_a_proxy_that_answers_in_place_of_the_collector(
 
 @contextmanager
 def busy(*statuses: int) -> Iterator[tuple[str, list[float]]]:
-    """Answer with these statuses, and always the last one; half a second after the first post, signal the producer.
+    """Answer with these statuses, and always the last one; seconds after the first post, signal the producer.
 
     Yield the address, and a list of the times of posts.
     """
@@ -161,7 +161,8 @@ def busy(*statuses: int) -> Iterator[tuple[str, list[float]]]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             if not posts:
-                Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()
+                # It waits by then, also on a busy machine: one that does not wait yet posts no second time.
+                Timer(2.0, os.kill, [os.getpid(), signal.SIGTERM]).start()
             posts.append(time.monotonic())
             self.send_response(statuses[min(len(posts), len(statuses)) - 1])
             self.send_header("Retry-After", "1800" if len(posts) == 1 else "1")

@@ -25,7 +25,6 @@ FAULTS = [
 @pytest.fixture(autouse=True)
 def _brokers(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
-    monkeypatch.setenv("LAKE_KAFKA_TIMEOUT_SECONDS", "5")
 
 
 def value_of(message: Message) -> bytes:
@@ -120,6 +119,8 @@ def test_what_cannot_be_sent_is_said_plainly(
     result = produce("--batches", 1, "--data-sink", "kafka")
     assert isinstance(result.exception, UnavailableError)
     assert "does not respond" in result.exception.message
+    # The broker has to answer in this time.
+    monkeypatch.setattr(create, "_PATIENCE_SECONDS", 15.0)
     for name, value in (kafka.login | {"LAKE_KAFKA_SASL_PASSWORD": "wrong"}).items():
         monkeypatch.setenv(name, value)
     result = produce("--batches", 1, "--data-sink", "kafka")
