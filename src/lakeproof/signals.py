@@ -24,12 +24,13 @@ def ending_signals(handle: Callable[[int, FrameType | None], None]) -> Iterator[
 
     A SIGHUP that is ignored (``nohup``) stays ignored.
     """
-    _handled["contexts"] += 1
     before = {
         number: signal.signal(number, handle)
         for number in _ENDING
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }
+    # Not before: `asked_to_end` would take a signal in between for one that this context handles.
+    _handled["contexts"] += 1
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,26 @@ def test_the_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(AskedToEnd):
         twice()
     assert ended == [signal.SIGINT]
+
+
+def test_a_signal_just_before_it_is_handled_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    real = signal.signal
+
+    def interrupted(number: signal.Signals, handler: Any) -> Any:
+        monkeypatch.setattr(signal, "signal", real)
+        signal.raise_signal(signal.SIGTERM)
+        return real(number, handler)
+
+    def work() -> None:
+        with asked_to_end():
+            monkeypatch.setattr(signal, "signal", interrupted)
+            with ending_signals(lambda *_: pytest.fail("the handler was not set yet")):
+                pytest.fail("the signal was lost")
+
+    with pytest.raises(AskedToEnd):
+        work()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
 def test_an_error_that_replaces_the_exception_of_a_signal_ends_the_same() -> None:
