@@ -23,6 +23,13 @@ def shifted_datetime(by: timedelta) -> type[datetime]:
     return Shifted
 
 
+def wait_for_a_day(seconds: float = 300) -> None:
+    """Wait for the next day (UTC) if it begins soon: ledgers are partitioned by the day of a commit."""
+    left = 86_400 - time.time() % 86_400
+    if left < seconds:
+        time.sleep(left)
+
+
 @contextmanager
 def clock_off(by: timedelta) -> Iterator[None]:
     """Let PyIceberg, and what checks its commits, see a clock that is ahead, or behind if `by` is negative."""
