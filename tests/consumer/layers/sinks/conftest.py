@@ -15,8 +15,8 @@ from lakeproof.settings import Settings
 @pytest.fixture
 def lake(lake_settings: Settings, kafka: KafkaServer, tmp_path: Path) -> Settings:
     """Return the lake."""
-    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": 5}
-    return changed(orders_lake(lake_settings, tmp_path), **own, LAKE_TOPIC_PARTITIONS=2)
+    made = orders_lake(lake_settings, tmp_path)
+    return changed(made, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers, LAKE_TOPIC_PARTITIONS=2)
 
 
 @pytest.fixture
