@@ -104,7 +104,14 @@ def received(kafka: KafkaServer, topic: str) -> list[Message]:
 
 
 def _next(consumer: Consumer) -> Message:
-    """Return the next message, or the end of a partition, as soon as it is there; `consume` would wait for several."""
-    while (message := consumer.poll(1.0)) is None:
+    """Return the next message, or the end of a partition, as soon as it is there; `consume` would wait for several.
+
+    Other errors pass: of a broker that stalls, or of the group, which is not used.
+    """
+    while (message := consumer.poll(1.0)) is None or not _is_of_partition(message.error()):
         pass
     return message
+
+
+def _is_of_partition(error: KafkaError | None) -> bool:
+    return error is None or error.code() == KafkaError._PARTITION_EOF

@@ -46,7 +46,9 @@ def send_raw(
     for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_produceva"):
         getattr(client, name).restype = ctypes.c_void_p
     conf = ctypes.c_void_p(client.rd_kafka_conf_new())
-    for option in ((b"bootstrap.servers", kafka.bootstrap_servers.encode()), (b"log_level", b"0")):
+    servers = kafka.bootstrap_servers.encode()
+    # Idempotent, as `send` is: a client whose answer is late sends the messages again.
+    for option in ((b"bootstrap.servers", servers), (b"log_level", b"0"), (b"enable.idempotence", b"true")):
         assert client.rd_kafka_conf_set(conf, *option, None, ctypes.c_size_t(0)) == _OK
     producer = ctypes.c_void_p(client.rd_kafka_new(_PRODUCER, conf, None, ctypes.c_size_t(0)))
     assert producer

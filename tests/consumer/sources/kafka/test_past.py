@@ -39,7 +39,8 @@ def minutes(since: float, until: float) -> Period:
 
 def send_at(kafka: KafkaServer, topic: str, numbers: Iterable[int], partition: int = 0) -> None:
     """Append events, each landed at the minute of its number; multiples of 4 are not events."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    # Idempotent, as `send` is: a client whose answer is late sends the messages again.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for number in numbers:
         at = int((BEGAN + timedelta(minutes=number)).timestamp() * 1000)
         value = event(number) if number % 4 else b"garbage"
