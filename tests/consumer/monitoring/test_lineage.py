@@ -16,7 +16,7 @@ from tests.consumer.lake import Drain, SessionOf
 from tests.consumer.monitoring.test_monitor import RECORDS, Still, until
 from tests.lakes import changed
 from tests.messages import send
-from tests.servers import KafkaServer, free_port
+from tests.servers import PATIENCE, KafkaServer, free_port
 
 from consumer.layers.registry import layers_of
 from consumer.monitoring.lineage import traced
@@ -83,6 +83,12 @@ EVENT = {
 """JSON schema that the specification requires of the event of a run."""
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the end of a run wait for its last events for as long as a busy machine needs."""
+    monkeypatch.setattr("consumer.monitoring.lineage._END_SECONDS", PATIENCE)
+
+
 @contextmanager
 def receiver(status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Run a server that accepts events; yield its address and the events."""
@@ -142,7 +148,7 @@ def written(event: dict[str, Any]) -> dict[str, int]:
 def test_lineage_from_files_to_gold(
     lake_settings: Settings, session_of: SessionOf, drain_directly: Drain, events: list[dict[str, Any]]
 ) -> None:
-    settings = changed(lake_settings, LAKE_SETTLE_SECONDS=0)
+    settings = changed(lake_settings, LAKE_SETTLE_SECONDS=0, LAKE_LINEAGE_SECONDS=86_400)  # no event while it runs
     landing = settings.home / "landing" / "events"
     landing.mkdir(parents=True)
     (landing / "0.json").write_bytes(b"[" + b",".join(RECORDS[:2]) + b"]")
@@ -239,12 +245,12 @@ def test_a_server_that_is_away_stops_nothing(
     still: tuple[Settings, Still], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     settings, query = still
-    monkeypatch.setattr("consumer.monitoring.lineage._END_SECONDS", 1.0)
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "http")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY", '{"total": 0}')
     ran, waits = False, threading.Event()
     with receiver(500) as (address, _), structlog.testing.capture_logs() as logs:
         if kind == "hangs":
+            monkeypatch.setattr("consumer.monitoring.lineage._END_SECONDS", 1.0)
             monkeypatch.setattr("consumer.monitoring.lineage.OpenLineageClient.emit", lambda *_: waits.wait())
         url = f"http://127.0.0.1:{free_port()}" if kind == "refuses" else address
         monkeypatch.setenv("OPENLINEAGE__TRANSPORT__URL", url)
@@ -252,6 +258,9 @@ def test_a_server_that_is_away_stops_nothing(
             started({}, Bulletin())
             ran = kind == "hangs" or bool(until(lambda: logs))
     waits.set()
+    for thread in threading.enumerate():
+        if thread.name == "lineage":  # or it would send its last events within the next test
+            thread.join(PATIENCE)
     assert ran
     assert [line["event"] for line in logs] == ["lineage was not sent"]  # once, not each time
 
