@@ -27,7 +27,7 @@ from tests.lakes import changed, variables
 from tests.messages import event, send
 from tests.pages import blocks
 from tests.programs import forked
-from tests.servers import KafkaServer, free_port
+from tests.servers import PATIENCE, KafkaServer, free_port
 
 from consumer.iceberg.marker import Committed, Marker
 from consumer.layers.registry import layers_of
@@ -63,13 +63,12 @@ MONITORING = ROOT / "deploy" / "monitoring"
 QUERIES = {"bronze-events", "silver-events", "gold-user_activity"}
 NOW = Trigger(available_now=True)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-_SECONDS = 60
 
 
 def get(address: str, path: str) -> tuple[int, str]:
     """Return status and body of a response."""
     try:
-        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
@@ -159,7 +158,7 @@ class Scraping(Query):
 
 def until(done: Callable[[], Any]) -> Any:
     """Wait until the result is true, and return it."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not (found := done()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -307,17 +306,18 @@ def test_the_metrics_of_a_mode(
     (index / "keys").write_bytes(bytes(1 << 24))
 
     def look(address: str) -> None:
-        until(lambda: "\nconsumer_lag{" in get(address, "/metrics")[1])
         # The first metrics may precede the micro-batch.
-        until(lambda: Scrape(get(address, "/metrics")[1])("lag", query="dedupe", unit="messages") == 0)
-        found = Scrape(get(address, "/metrics")[1])
-        assert found.of("lag", "query").keys() == found.of("query_state", "query").keys() == {"dedupe"}
+        found: Scrape = until(
+            lambda: (found := Scrape(get(address, "/metrics")[1])).of("lag", "query") == {"dedupe": 0} and found
+        )
+        assert found.of("query_state", "query").keys() == {"dedupe"}
         assert len(status(settings, ["dedupe"])) == 2
         for outcome in ("messages", "kept", "duplicates"):
             assert found("rows_total", query="dedupe", outcome=outcome) == (2 if outcome == "messages" else 1)
         assert found("lag_seconds", query="dedupe") == 0
         assert 0 < found("state_bytes", query="dedupe") < 1 << 24
-        assert found("lease_expires_timestamp_seconds", lease=f"dedupe {mode.checkpoint}") > time.time()
+        expires = found("lease_expires_timestamp_seconds", lease=f"dedupe {mode.checkpoint}")
+        assert expires > found("look_timestamp_seconds")
         assert get(address, "/readyz") == (200, '{"status": "ready"}')
 
     scraped(settings, "dedupe", [ModeQuery(settings, mode, NOW)], session_of, look)
@@ -370,8 +370,14 @@ def test_an_application_is_ready_while_its_queries_run_and_the_lake_responds(
     monitor, query, bulletin = still
     running: dict[str, Any] = {"still": query}
     assert answer(monitor, "/readyz") == ("503", '{"status": "starting"}')
-    monitor.started(running, bulletin)
-    assert answer(monitor, "/readyz")[0] == "503"  # no look has finished
+    with monkeypatch.context() as patch:
+        looks = threading.Event()
+        patch.setattr(
+            "consumer.monitoring.monitor.status", lambda *given, **more: looks.wait(PATIENCE) and status(*given, **more)
+        )
+        monitor.started(running, bulletin)
+        assert answer(monitor, "/readyz")[0] == "503"  # no look has finished
+        looks.set()
     until(lambda: answer(monitor, "/readyz") == ("200", '{"status": "ready"}'))
     assert answer(monitor, "/readyz", "POST")[0] == "405"
 
