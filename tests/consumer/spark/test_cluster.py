@@ -1,6 +1,7 @@
 """The Python of executors is compared with the driver's, and jobs without executors are noticed."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,21 +90,36 @@ def test_a_replay_needs_the_landing_zone_on_all_machines_as_well(tmp_path: Path)
         FileSource(settings, "events", "bronze-events", True).recall(catalog)
 
 
-def test_jobs_that_wait_for_an_executor_are_noticed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_wait_for_an_executor_are_noticed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A master that is this machine has no executor beside the driver."""
+    noticed = tmp_path / "noticed"
+
+    def wait(_: int) -> None:
+        while not noticed.exists():
+            time.sleep(0.05)
+
+    def until_logged(count: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(logs) < count and time.monotonic() < deadline:
+            time.sleep(0.05)
+
     monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(cluster, "_PATIENCE_SECONDS", 0.3)
     context = spark.sparkContext
-    with capture_logs() as logs:
+    with capture_logs() as logs, ThreadPoolExecutor() as pool:
         stop = watch_executors(context, "spark://here:7077")
         try:
             time.sleep(1)
             assert logs == []
-            context.parallelize([1.5], 1).foreach(time.sleep)
-            deadline = time.monotonic() + PATIENCE
-            while len(logs) < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            job = pool.submit(context.parallelize([0], 1).foreach, wait)
+            until_logged(1)
+            noticed.touch()
+            job.result()
+            until_logged(2)
         finally:
+            noticed.touch()
             stop()
     assert [(line["event"], line["log_level"], line["master"]) for line in logs] == [
         ("jobs wait for an executor", "warning", "spark://here:7077"),
