@@ -72,7 +72,7 @@ def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=800,
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr

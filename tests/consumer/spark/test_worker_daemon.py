@@ -10,11 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.servers import PATIENCE
 
 from consumer.spark.hand_over import hand_over
 from lakeproof.cluster import QUICK_PYTHON
 
-LIMIT = 60.0
+LIMIT = PATIENCE
 Ahead = tuple[subprocess.Popen[bytes], Path]
 
 

@@ -85,7 +85,7 @@ def test_a_topic_that_is_deleted_while_it_runs_is_named(
 ) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0)])
-    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": "3"}
+    own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": "20"}
     output = tmp_path / "output"
     with output.open("wb") as sink:
         running = subprocess.Popen(

@@ -82,7 +82,7 @@ def test_offsets_that_are_gone_are_named(kafka: KafkaServer) -> None:
     assert isinstance(rest, Messages)
     assert (lost.failure and lost.failure[0], rest.offsets) == ("absent", [2, 3])
     with pytest.raises(MessagesLostError, match="ends at offset 4, but the checkpoint is at 9"):
-        list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers, seconds=3), Limits()))
+        list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers, seconds=10), Limits()))
 
 
 def test_a_user_without_rights_on_groups_can_read(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import structlog
 from tests.consumer.app.test_streams import GOOD
 from tests.consumer.lake import Drain, rows
 from tests.lakes import changed, variables
-from tests.servers import RegistryServer, free_port
+from tests.servers import PATIENCE, RegistryServer, free_port
 from typer.testing import CliRunner, Result
 
 from consumer.layers.bronze.replay import Replay
@@ -33,8 +33,11 @@ from lakeproof.tables.names import SCHEMA_IDS
 
 
 @pytest.fixture
-def lake(lake_settings: Settings, registry: RegistryServer, tmp_path: Path) -> Settings:
+def lake(
+    lake_settings: Settings, registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
     """Return a lake with a contract that a test can edit, and with a subject of its own."""
+    monkeypatch.setattr("lakeproof.kafka.registry._TIMEOUT_SECONDS", PATIENCE)  # its first answers take long
     folder = tmp_path / "contracts"
     folder.mkdir()
     (folder / "clickstream.yaml").write_bytes((lake_settings.contracts / "clickstream.yaml").read_bytes())
