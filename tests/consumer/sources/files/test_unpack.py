@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from time import process_time
+from time import thread_time
 
 import pytest
 from hypothesis import example, given, settings
@@ -115,9 +115,9 @@ def test_many_members_take_time_in_proportion(unpacked, between):
         packed = (MEMBER + between) * members
         best = 1e9
         for _ in range(3):
-            begin = process_time()
+            begin = thread_time()
             assert len(unpacked(packed, ENOUGH)) == 4 * members
-            best = min(best, process_time() - begin)
+            best = min(best, thread_time() - begin)
         return best
 
     assert seconds(32_000) < 10 * seconds(8_000)
