@@ -20,7 +20,8 @@ from tests.lost_answers import RestProxy
 CLIENT, SECRET, SCOPE = "lakeproof", "secret-of-lakeproof", "PRINCIPAL_ROLE:ALL"
 TOKEN_PATHS = ("/v1/oauth/tokens", "/realms/lake/token")
 """Paths for token requests: of the catalog itself, and of an identity provider."""
-_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+"""The kind of a request for a token in exchange for an earlier one."""
 
 
 class LoginProxy(RestProxy):
@@ -96,7 +97,7 @@ class LoginProxy(RestProxy):
         basic = b64decode(encoded).decode() if scheme == "Basic" else ""
         is_client = f"{CLIENT}:{SECRET}" in (f"{asked.get('client_id')}:{asked.get('client_secret')}", basic)
         knows_token = self._exchanges and asked.get("subject_token") in self._valid_until
-        if scope != SCOPE or not (knows_token if kind == _EXCHANGE else is_client):
+        if scope != SCOPE or not (knows_token if kind == EXCHANGE else is_client):
             self.grants["refused"] += 1
             answer_json(
                 request, http.HTTPStatus.BAD_REQUEST, {"error": "invalid_client", "error_description": "unknown"}

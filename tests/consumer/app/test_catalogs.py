@@ -1,6 +1,7 @@
 """The same lake works on every catalog: SQLite, Postgres and REST, with the warehouse in local folders and on MinIO."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -18,7 +19,7 @@ from pyiceberg.types import LongType, NestedField
 from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
-from tests.rest_login import LoginProxy, SignedProxy
+from tests.rest_login import EXCHANGE, LoginProxy, SignedProxy
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.queries.application import run_queries
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[3]
 _MOST_TOKENS = 40
+_TOKEN_SECONDS = 10
 EVENT = {
     "user_id": "u1",
     "event_timestamp": "2026-11-21T06:00:00Z",
@@ -60,20 +62,25 @@ def logins() -> Iterator[list[LoginProxy]]:
     """Yield a list for REST catalog logins; check that each needs few tokens, though many places open the catalog."""
     with ExitStack() as stack:
         found: list[LoginProxy] = []
+        began = time.monotonic()
         yield found
         for login in found:
             stack.callback(login.close)
         for login in found:
             assert login.grants["client_credentials"]
             assert login.grants["refused"] == 0
-            assert login.grants.total() < _MOST_TOKENS
+            logins, renewals = login.grants["client_credentials"], login.grants[EXCHANGE]
+            # A slow test renews more of them: PyIceberg by a login, Spark's clients at nine tenths of a token's time.
+            lifetimes = (time.monotonic() - began) / _TOKEN_SECONDS
+            assert logins < _MOST_TOKENS + lifetimes
+            assert renewals <= logins * (1 + lifetimes / 0.9)
 
 
 def on_rest(request: pytest.FixtureRequest, settings: Settings) -> Settings:
     """Return settings of a server that requires a login, issues short-lived tokens, and alone knows the warehouse."""
     start: Callable[..., RestCatalogServer] = request.getfixturevalue("start_rest_catalog")
     server = start(settings.home / "rest", settings.catalog.warehouse_uri, settings.s3)
-    login = LoginProxy(server.uri, seconds=10, leeway=5)
+    login = LoginProxy(server.uri, seconds=_TOKEN_SECONDS, leeway=5)
     request.getfixturevalue("logins").append(login)
     return changed(settings, LAKE_WAREHOUSE=None, **login.settings)
 
@@ -166,7 +173,9 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
     catalog = open_catalog(local_lake)
     catalog.create_namespace("race")
-    catalog.create_table("race.appends", Schema(NestedField(1, "n", LongType(), required=False)))
+    # By default, Spark gives up after five attempts: a slow one may lose to each of the other appends.
+    retries = {"commit.retry.num-retries": "20"}
+    catalog.create_table("race.appends", Schema(NestedField(1, "n", LongType(), required=False)), properties=retries)
     sessions = [session_of(local_lake), session_of(local_lake)]
     ready = Barrier(3)
 
