@@ -1,7 +1,8 @@
 """Receipts: check that each event accepted by the collector is in the right table, once.
 
 The ledger is read before the tables, and the marker of silver before its tables. So rows up to the ledger and the
-marker must be in the tables, and rows beyond them are in progress.
+marker must be in the tables, and rows beyond them are in progress. A replay appends the attempt that closes a dead
+letter before the record: neither counts before the ledger has their micro-batch, so the dead letter is open until then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from lakeproof.kafka.offsets import OFFSET_DIGITS, Offsets
 from lakeproof.kafka.recorded import Recorded
 from lakeproof.tables.expired import expired_of
 from lakeproof.tables.names import (
+    ATTEMPT,
     HEADERS,
     MICRO_BATCH_ID,
     REASONS,
@@ -31,6 +33,7 @@ from reader.verify.findings import SHOWN_EXAMPLES, Findings
 from reader.verify.landed.receipts import read_receipts
 from reader.verify.silver.content import key
 from reader.verify.tables.layers import marker_end, marker_in, missing_silver, newest_marker, silver_contract
+from reader.verify.tables.under_way import IS_COMPLETE, IS_KNOWN, load_known
 from reader.views import MEMORY, identifier
 
 _GIVEN = f"{MEMORY}.main.verify_given_receipts"
@@ -132,11 +135,15 @@ class _Receipts:
         self._session = scope.session
         self._names = stream_tables(scope.stream)
         self._silver = silver_tables(scope.stream)
+        load_known(self._session, self._names.ledger)
         with catalog_errors():
             attempts = self._names.attempts if scope.catalog.table_exists(self._names.attempts) else None
             found = [table_or_none(scope.catalog, name) for name in (self._silver.conflicts, self._silver.late)]
         self._expired = [expired_of(table.properties).before if table else 0 for table in found]
-        self._letters = not_closed(self._names.dead_letters, attempts)
+        self._letters = not_closed(
+            f"(FROM {self._names.dead_letters} WHERE {IS_COMPLETE} OR coalesce({ATTEMPT}, 1) = 1)",
+            attempts and f"(FROM {attempts} WHERE {IS_COMPLETE})",
+        )
 
     def take(self, path: Path, recorded: Recorded, past: Sequence[tuple[int, int, int]]) -> None:
         """Read the file, and the end of the consumed offsets of each partition from the ledger.
@@ -161,7 +168,7 @@ class _Receipts:
         )
         fetch(
             f"CREATE OR REPLACE TABLE {_ENDS} AS SELECT split_part(source, '/', -2)::INTEGER AS part, "
-            f"max(etag::BIGINT) AS behind FROM {self._names.ledger} GROUP BY ALL"
+            f"max(etag::BIGINT) AS behind FROM {self._names.ledger} WHERE {IS_KNOWN} GROUP BY ALL"
         )
 
     def find_rows(self, contract: Contract) -> None:
@@ -170,7 +177,9 @@ class _Receipts:
         self._session.fetch(
             f"CREATE OR REPLACE TABLE {_ROWS} AS SELECT {SOURCE} AS source, count(*) AS rows, "
             f"max({MICRO_BATCH_ID}) AS micro_batch{keys} FROM {self._names.bronze} AS _bronze "
-            f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = _bronze.{SOURCE} GROUP BY {SOURCE}"
+            f"SEMI JOIN {_RECEIPTS} AS receipt ON receipt.source = _bronze.{SOURCE} "
+            f"WHERE {IS_COMPLETE} OR {SOURCE} NOT IN (SELECT {SOURCE} FROM {self._names.dead_letters}) "
+            f"GROUP BY {SOURCE}"
         )
 
     def find_erased(self, sources: Sequence[str]) -> None:

@@ -71,6 +71,16 @@ def letter(offset: int, code: str = "missing_field") -> dict[str, Any]:
     return {"reasons": reasons, "raw": b"{}", "_source": source, "_position": 0, "_ingested_at": NOON}
 
 
+def attempt(offset: int, outcome: str) -> dict[str, Any]:
+    """Return an attempt of the first replay, in micro-batch 1."""
+    own = {"_position": 0, "_letter": 1, "letter_reasons": "missing_field", "_attempt": 2, "replay": 1}
+    return own | {"_source": source_name(TOPIC, 0, offset), "outcome": outcome, "_micro_batch_id": 1}
+
+
+REPLAYED = {"source": source_name(TOPIC, 0, 0), "replay": 1, "units": 2, "micro_batch_id": 1, "_ingested_at": NOON}
+"""The row of the first replay in the ledger."""
+
+
 class Lake:
     """A lake of a clickstream with tables filled by the test."""
 
@@ -102,7 +112,8 @@ class Lake:
     def consumed(self, end: int, first: int = 0) -> None:
         """Record the offsets from `first` to before `end` in the ledger."""
         source = source_name(TOPIC, 0, first)
-        self.append(LEDGER, {"source": source, "etag": str(end), "units": 0, "_ingested_at": NOON})
+        row = {"source": source, "etag": str(end), "units": 0, "micro_batch_id": 0, "_ingested_at": NOON}
+        self.append(LEDGER, row)
 
     def check(self, tmp_path: Path, *offsets: int, topic: str = TOPIC) -> Result:
         path = tmp_path / "receipts.jsonl"
@@ -276,17 +287,27 @@ def test_a_dead_letter_that_a_replay_closed_is_what_its_row_is(lake: Lake, tmp_p
     replayed, lost, doubled = row(0, 0, _micro_batch_id=1), letter(1), row(2, 2, _micro_batch_id=1)
     lake.append(BRONZE, replayed, doubled)
     lake.append(DEAD, letter(0), lost, letter(2), letter(3))
-    attempt = {"_position": 0, "_letter": 1, "letter_reasons": "missing_field", "_attempt": 2, "replay": 1}
-    lake.append(
-        f"{DEAD}_attempts",
-        *[attempt | {"_source": each["_source"], "outcome": "closed"} for each in (replayed, lost)],
-        *[attempt | {"_source": source_name(TOPIC, 0, at), "outcome": "failed"} for at in (2, 3)],
-    )
+    attempts = attempt(0, "closed"), attempt(1, "closed"), attempt(2, "failed"), attempt(3, "failed")
+    lake.append(f"{DEAD}_attempts", *attempts)
     lake.consumed(4)
-    lake.append(LEDGER, {"source": source_name(TOPIC, 0, 0), "replay": 1, "units": 2, "_ingested_at": NOON})
+    lake.append(LEDGER, REPLAYED)
     found = lake.check(tmp_path, *range(4))
     assert outcomes(found) == {Outcome.BRONZE: 1, Outcome.LOST: 1, Outcome.DOUBLED: 1, Outcome.DEAD_LETTER: 1}
     assert faults(found) == {"lost": [1], "doubled": [2]}
+
+
+def test_a_dead_letter_is_open_until_the_ledger_has_its_replay(lake: Lake, tmp_path: Path) -> None:
+    lake.of_topic()
+    ensure_attempts(lake.catalog, "clickstream")
+    lake.append(DEAD, letter(0), letter(1))
+    lake.consumed(2)
+    lake.append(f"{DEAD}_attempts", attempt(0, "closed"), attempt(1, "closed"))
+    assert outcomes(lake.check(tmp_path, 0, 1)) == {Outcome.DEAD_LETTER: 2}
+    lake.append(BRONZE, row(0, 0, _micro_batch_id=1))
+    lake.append(DEAD, letter(1) | {"_attempt": 2, "_micro_batch_id": 1})  # the rest of a batch
+    assert outcomes(lake.check(tmp_path, 0, 1)) == {Outcome.DEAD_LETTER: 2}
+    lake.append(LEDGER, REPLAYED)
+    assert outcomes(lake.check(tmp_path, 0, 1)) == {Outcome.BRONZE: 1, Outcome.DEAD_LETTER: 1}
 
 
 def test_an_erased_event_is_not_lost(lake: Lake, tmp_path: Path) -> None:
