@@ -128,11 +128,11 @@ def _verify_stream(scope: Scope, kind: ProofKind) -> Verification:
         found = _proven(replace(scope, opened=Book(scope.settings, scope.session, scope.stream, kind)))
         if found:
             return found
-    raise UnavailableError(f"Retention keeps removing rows of {scope.stream} meanwhile.", "Try again.")
+    raise UnavailableError(f"Rows of {scope.stream} keep being removed meanwhile.", "Try again.")
 
 
 def _proven(scope: Scope) -> Verification | None:
-    """Run all checks on a stream and record the proof in the book; return None if rows expired meanwhile."""
+    """Run all checks on a stream and record the proof in the book; return None if rows were removed meanwhile."""
     scope.show(f"{scope.stream}: book of proofs", 0, 0)
     fields = list(contracts_of(scope).values())[-1]
     scope.book.open(scope.catalog, fields, of_topic=scope.topic is not None)

@@ -97,6 +97,8 @@ class Book:
         self.found = Findings()
         self.reach = Reach()
         self.removals = Removals(session, self.tables, exists=False)
+        self._has_attempts = False
+        self._erasures: int | None = None  # snapshot of their account
 
     @property
     def since(self) -> Proof | None:
@@ -113,8 +115,9 @@ class Book:
         names = stream_tables(self._stream)
         self.reach = reach_of(self._session, names.ledger)  # before the tables, which are never behind the ledger
         with catalog_errors():
-            has_attempts = catalog.table_exists(names.attempts)
+            has_attempts = self._has_attempts = catalog.table_exists(names.attempts)
             has_removals = catalog.table_exists(names.removals)
+            self._erasures = self._snapshot_of(catalog, names.removals)  # before the account is read
             expired = self._expired(catalog)
         self.removals = Removals(
             self._session, names, exists=has_removals, expired=expired, is_trusted=self.kind is ProofKind.NEW
@@ -140,9 +143,23 @@ class Book:
             self.tables = since_views(self._session, self.tables, of, has_attempts=has_attempts, of_topic=of_topic)
 
     def is_outdated(self, catalog: "Catalog") -> bool:
-        """Return whether retention has removed rows since the book was opened, so that checks read different states."""
+        """Return whether checks have read different states, or views that lack rows.
+
+        Retention or an erasure has removed rows since the book was opened; or a replay, the first of all, has attempts
+        that the views of the new rows do not have.
+        """
+        names = stream_tables(self._stream)
         with catalog_errors():
-            return self._expired(catalog) != self.removals.expired
+            return (
+                self._expired(catalog) != self.removals.expired
+                or self._snapshot_of(catalog, names.removals) != self._erasures
+                or (bool(self.since) and catalog.table_exists(names.attempts) != self._has_attempts)
+            )
+
+    def _snapshot_of(self, catalog: "Catalog", name: str) -> int | None:
+        table = table_or_none(catalog, name)
+        snapshot = table.current_snapshot() if table else None
+        return snapshot.snapshot_id if snapshot else None
 
     def _expired(self, catalog: "Catalog") -> dict[str, Expired]:
         names, silver = stream_tables(self._stream), silver_tables(self._stream)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Row
+from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, NOON, Row
+from tests.reader.verify.replays import Replayer
 from tests.reader.verify.silver.lakes import SilverLake, batch
 from tests.reader.verify.silver.tables import KEPT
 from tests.reader.verify.silver.tables import LEDGER as SILVER_LEDGER
@@ -16,8 +17,13 @@ from lakeproof.settings import Settings, settings_of
 from lakeproof.state.database import open_database
 from lakeproof.state.proofs import ProofKind, ProofOutcome, last_proofs
 from lakeproof.storage.local import local_path
+from lakeproof.tables.names import stream_tables
+from lakeproof.tables.schemas import ensure_removals
+from reader.connect import connect
+from reader.verify import registry
 from reader.verify.book import book
-from reader.verify.check import Verification
+from reader.verify.check import Check, Result, Scope, Verification
+from reader.verify.checks.sources import SECTION
 from reader.verify.driver import verify
 from reader.verify.tables import accounts
 
@@ -323,3 +329,38 @@ def test_rows_beyond_the_ledger_are_not_proven_yet(lake: BookLake) -> None:
     assert "5.json" in told(found)  # nobody is appending: the ledger lacks it
     assert found.proof
     assert found.proof.reached["tables"][BRONZE]["before"] == 5
+
+
+def test_the_first_replay_of_all_during_a_proof_loses_nothing(
+    lake: BookLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = stream_tables("events").attempts
+
+    def replay(_: Scope) -> tuple[Result, ...]:
+        if not lake.catalog.table_exists(attempts):
+            Replayer(lake.settings, tmp_path).replay()
+        return ()
+
+    monkeypatch.setattr(registry, "CHECKS", [Check("replay", SECTION, replay), *registry.CHECKS])
+    try:
+        found = lake.proven()
+        assert told(found) == ""
+        assert found.proof
+        assert found.proof.since
+    finally:
+        lake.catalog.drop_table(attempts)
+
+
+def test_rows_that_are_erased_during_a_proof_make_it_start_again(lake: BookLake) -> None:
+    removals = stream_tables("events").removals
+    with connect(lake.settings) as session:
+        opened = book.Book(lake.settings, session, "events", ProofKind.ALL)
+        opened.open(lake.catalog, lake.contract, of_topic=False)
+        assert not opened.is_outdated(lake.catalog)
+        ensure_removals(lake.catalog, "events")
+        try:
+            row = {"request": "1", "what": "erased", "table": BRONZE, "source": "3.json", "_position": 0}
+            lake.append(removals, row | {"micro_batch_id": 3, "rows": 1, "hash": 0, "removed_at": NOON})
+            assert opened.is_outdated(lake.catalog)
+        finally:
+            lake.catalog.drop_table(removals)
