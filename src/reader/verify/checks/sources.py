@@ -15,6 +15,7 @@ from reader.verify.landed.values import Sample
 from reader.verify.tables.accounts import sampled_rows
 from reader.verify.tables.removals import not_removed
 from reader.verify.tables.replays import IS_REPLAYED, Replays
+from reader.verify.tables.under_way import IS_COMPARED
 
 _IGNORED = {
     Ignored.HIDDEN: "with hidden names (such as _SUCCESS)",
@@ -121,7 +122,7 @@ class Compared:
     def __init__(self, scope: Scope, replays: Replays) -> None:
         self._session = scope.session
         self._bronze = scope.book.tables.bronze
-        self._where = not_removed(scope.session, self._bronze)
+        self._where = f"{not_removed(scope.session, self._bronze)} AND {IS_COMPARED}"
         if replays.attempts:
             # Rows of a replay are compared with the replayed bytes, and their discarded values are in its own row of
             # the ledger: another check does that.

@@ -1,7 +1,8 @@
 """Views of the rows since the last proof, which checks read in place of the tables of a stream.
 
 They contain the rows of new micro-batches and all older rows of the same sources: a replay appends to bronze what
-landed long ago, and a source that was consumed twice must be found.
+landed long ago, and a source that was consumed twice must be found. A replay that begins while the views are read adds
+no older rows: else one query would have those of a source, and another one would not.
 """
 
 from dataclasses import replace
@@ -19,6 +20,7 @@ from lakeproof.tables.names import (
 from reader.connect import Session
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.removals import qualified
+from reader.verify.tables.under_way import IS_COMPARED, IS_KNOWN, load_begun, load_known
 from reader.views import MEMORY
 
 _AGAIN = f"{MEMORY}.main.verify_old_sources_again"
@@ -54,7 +56,9 @@ def since_views(
             f"INSERT INTO {_AGAIN} SELECT DISTINCT {SOURCE} FROM {names.attempts} "
             f"WHERE {OUTCOME} = '{ReplayOutcome.CLOSED}' AND regexp_matches({LETTER_REASONS}, '\\b({codes})\\b')"
         )
-        again += f" UNION ALL SELECT {SOURCE} FROM {names.attempts} WHERE {beyond}"
+        again += f" UNION ALL SELECT {SOURCE} FROM {names.attempts} WHERE {beyond} AND {IS_COMPARED}"
+    load_known(session, names.ledger)
+    load_begun(session, [])  # until a check looks
     views = {}
     for name, table in (
         ("bronze", names.bronze),
@@ -73,8 +77,9 @@ def sources_since(session: Session, tables: StreamTables, proven: Reach) -> str:
     """Create a table of the landed files with rows since the proof; return its name. `tables` are the views."""
     session.fetch(
         f"CREATE OR REPLACE TABLE {_SINCE} AS SELECT source FROM {tables.ledger} "
-        f"WHERE {proven.is_beyond('micro_batch_id')} UNION SELECT source FROM {_AGAIN} "
-        f"UNION SELECT {SOURCE} FROM {tables.dead_letters} UNION SELECT {SOURCE} FROM {tables.bronze}"
+        f"WHERE {proven.is_beyond('micro_batch_id')} AND {IS_KNOWN} UNION SELECT source FROM {_AGAIN} "
+        f"UNION SELECT {SOURCE} FROM {tables.dead_letters} WHERE {IS_COMPARED} "
+        f"UNION SELECT {SOURCE} FROM {tables.bronze} WHERE {IS_COMPARED}"
     )
     return _SINCE
 

@@ -33,7 +33,8 @@ def load_known(session: Session, ledger: str) -> None:
 
 def load_begun(session: Session, tables: Sequence[str]) -> None:
     """Find the micro-batches in tables that are not in the ledger; call this once, at the beginning of a proof."""
-    numbers = " UNION ALL ".join(f"SELECT {MICRO_BATCH_ID} AS micro_batch FROM {table}" for table in tables)
+    none = "SELECT NULL::BIGINT AS micro_batch WHERE false"
+    numbers = " UNION ALL ".join([none, *(f"SELECT {MICRO_BATCH_ID} AS micro_batch FROM {table}" for table in tables)])
     session.fetch(
         f"CREATE OR REPLACE TABLE {_BEGUN} AS SELECT DISTINCT micro_batch FROM ({numbers}) "
         f"WHERE micro_batch NOT IN (FROM {KNOWN})"

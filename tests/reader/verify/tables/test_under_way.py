@@ -1,7 +1,8 @@
 """Looks at the tables of a stream that goes on: micro-batches that begin after the first look are left out."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import duckdb
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from lakeproof.kafka.offsets import Offsets
 from lakeproof.tables.names import stream_tables
 from reader.connect import Session
+from reader.verify.check import Scope
+from reader.verify.checks.sources import Compared
 from reader.verify.tables import accounts
 from reader.verify.tables.accounts import difference, settle
 from reader.verify.tables.files import TablesOfFiles
 from reader.verify.tables.letters import ReplayedLetters
 from reader.verify.tables.reach import Reach
 from reader.verify.tables.replays import Replays
+from reader.verify.tables.since import since_views
 from reader.verify.tables.topic import TablesOfTopic
 
 NAMES = stream_tables("events")
@@ -30,6 +34,18 @@ class Interrupted(Session):
         found = super().fetch(statement, parameters)
         if NAMES.ledger in statement and self.commit and "INSERT" not in statement:
             self.commit()
+        return found
+
+
+class Stepped(Session):
+    """A session in which a replay takes a step after each statement, as long as it has one."""
+
+    steps: ClassVar[list[Callable[[], None]]] = []
+
+    def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        found = super().fetch(statement, parameters)
+        if self.steps:
+            self.steps.pop(0)()
         return found
 
 
@@ -63,7 +79,7 @@ class Lake:
     def append(self, table: str, number: int, at: int | None = None, **more: Any) -> None:
         """Append a row of micro-batch `number` with the record `at` a place; the one of its own number if None."""
         place = {"_source": source(number if at is None else at), "_position": 0, "_ingested_at": "now()"}
-        self._insert(table, **place, _micro_batch_id=number, **more)
+        self._insert(table, **place | more, _micro_batch_id=number)
 
     def dead(self, number: int) -> None:
         self.append(NAMES.dead_letters, number, reasons="[{'code': 'missing'}]", raw="'x'::BLOB", _attempt=1)
@@ -76,6 +92,10 @@ class Lake:
     def book(self, number: int, *, dead: bool = False) -> None:
         counts = {"units": 1, "bronze": int(not dead), "dead_letters": "MAP {'missing': 1}" if dead else "MAP {}"}
         self._insert(NAMES.ledger, source=source(number), etag=number + 1, size=1, micro_batch_id=number, **counts)
+
+    def book_replay(self, number: int, at: int) -> None:
+        counts = {"units": 1, "bronze": 1, "closed": "MAP {'missing': 1}"}
+        self._insert(NAMES.ledger, source=source(at), size=0, micro_batch_id=number, replay=number, **counts)
 
     def of_files(self) -> TablesOfFiles:
         return TablesOfFiles(self.session, NAMES, self._replays())
@@ -253,3 +273,51 @@ def test_a_replay_that_begins_after_the_first_look_changes_nothing(
         assert (held.rows, held.bronze, dict(held.dead)) == (1, 0, {"missing": 1})
         lake.append(NAMES.bronze, 3, at=0)
         assert tables.compare(dict.fromkeys(tables.accounts, 1)) == ({}, {})
+
+
+@pytest.mark.parametrize("after", range(24))
+def test_a_replay_of_a_proven_file_within_a_look_finds_the_file_whole(
+    between: Any, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS lake; USE lake")
+        lake = Lake(connection)
+        lake.append(NAMES.bronze, 0, _position=1)
+        lake.dead(0)
+        lake.book(0, dead=True)
+        connection.execute(f"UPDATE {NAMES.ledger} SET units = 2, bronze = 1")
+        lake.append(NAMES.bronze, 1)
+        lake.book(1)
+        session, proven = Stepped(connection, []), Reach(1)
+        views = since_views(session, NAMES, proven, has_attempts=True, of_topic=False)
+        tables = TablesOfFiles(session, views, Replays(session, views, lambda: True), proven)
+        replay = [
+            lambda: lake.close(2, at=0),
+            lambda: lake.append(NAMES.bronze, 2, at=0),
+            lambda: lake.book_replay(2, at=0),
+        ]
+        idle = [lambda: None]
+        steps = [*idle * after, *(each for step in replay for each in [step, *idle])]
+        monkeypatch.setattr(Stepped, "steps", steps)
+        between(*[lambda: None] * 10_000)
+        settle(tables)
+        wanted = {name: booking.units for name, booking in tables.bookings.items()}
+        assert wanted[f"{TOPIC}/0/{1:019}"] == 1
+        assert wanted.keys() == tables.accounts.keys()
+        assert tables.compare(wanted) == ({}, {})
+
+
+def test_rows_of_a_replay_that_is_left_out_are_not_compared_with_the_landed_bytes(lake: Lake, between: Any) -> None:
+    lake.dead(0)
+    lake.book(0, dead=True)
+    lake.append(NAMES.bronze, 1)
+    between(lambda: lake.book(1))
+    tables, replays = lake.of_topic(), lake._replays()
+    settle(tables)
+    replays.load()
+    lake.close(2, at=0)
+    lake.append(NAMES.bronze, 2, at=0)
+    book = cast(Any, SimpleNamespace(tables=NAMES))
+    compared = Compared(Scope(cast(Any, None), lake.session, "events", opened=book), replays)
+    rows = lake.session.fetch(f"SELECT _micro_batch_id FROM {NAMES.bronze} WHERE {compared._where}")
+    assert rows == [(1,)]
