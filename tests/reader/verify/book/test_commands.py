@@ -53,11 +53,17 @@ def test_the_page_about_proofs(lake: BookLake, environment: dict[str, str], read
 def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environment: dict[str, str]) -> None:
     _, follow = blocks(PAGE, "sh")
     assert follow.split() == ["reader", "verify", "events", "--follow", "--every", "60"]
-    command = [sys.executable, "-m", *follow.split()[:-1], "1"]
+    command = [sys.executable, "-m", *follow.split()[:-1], "5"]
     with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         lines = [process.stdout.readline()]
-        lake.take(5, NEW.replace(b"n1", b"n2"))
+        # The lake is filled with more commits than by a consumer, and with old times: no proof may look meanwhile.
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        try:
+            lake.take(5, NEW.replace(b"n1", b"n2"))
+        finally:
+            process.send_signal(signal.SIGCONT)
         while not re.search(r" [1-9]\d* data files? read", lines[-1]) or len(lines) == 1:
             lines.append(process.stdout.readline())
             assert lines[-1], "the follower ended by itself"
