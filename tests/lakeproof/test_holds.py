@@ -4,6 +4,7 @@ import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -177,10 +178,17 @@ def test_a_long_check_holds_what_it_began_with_and_a_short_one_writes_nothing(
     with holding(lambda: open_catalog(lake_settings), lambda: ([NAME, "bronze.missing"], HOUR), "check"):
         pass
     assert catalog.load_table(NAME).metadata_location == before
-    with holding(
-        lambda: open_catalog(lake_settings), lambda: ([NAME, "bronze.missing"], timedelta(seconds=1)), "check"
-    ):
-        catalog.load_table(NAME).append(ROWS)
+    appended = Event()
+
+    def tables() -> tuple[list[str], timedelta]:
+        appended.wait()  # a tag that is set meanwhile would make the append fail
+        return [NAME, "bronze.missing"], timedelta(seconds=1)
+
+    with holding(lambda: open_catalog(lake_settings), tables, "check"):
+        try:
+            catalog.load_table(NAME).append(ROWS)
+        finally:
+            appended.set()
         assert tagged_by_check(catalog) == first
     assert f"{PREFIX}check" not in catalog.load_table(NAME).metadata.refs
 
