@@ -22,7 +22,7 @@ import nbformat
 import pytest
 from tests.lakes import changed
 from tests.rest_login import SECRET, LoginProxy
-from tests.servers import PATIENCE
+from tests.servers import PATIENCE, free_port
 
 from lakeproof.connect.snippets import Client, snippet
 from lakeproof.settings import Settings, settings_of
@@ -44,12 +44,6 @@ try:
 except Exception as error:
     print("refused:", error)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -162,7 +156,7 @@ def get(settings: Settings, path: str, token: str = TOKEN, method: str = "GET") 
     # The address is our own.
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return f"{error.code} {json.load(error)['error']}"

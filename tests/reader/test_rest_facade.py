@@ -20,14 +20,14 @@ def endpoint(local_lake: Settings) -> Iterator[str]:
 
 def status(url: str, method: str) -> int:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
 
 
 def test_it_names_the_current_metadata(endpoint: str) -> None:
-    with urllib.request.urlopen(f"{endpoint}/v1/namespaces/bronze/tables/events", timeout=10) as answer:
+    with urllib.request.urlopen(f"{endpoint}/v1/namespaces/bronze/tables/events", timeout=60) as answer:
         table = json.load(answer)
     assert table["metadata-location"].endswith(".metadata.json")
     assert table["metadata"]["format-version"] == 2
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_not_found(endpoint: str) -> None:
 def test_a_namespace_that_is_not_there_is_an_empty_one(endpoint: str) -> None:
     assert status(f"{endpoint}/v1/namespaces/nope", "HEAD") == 200
     for namespace in ("nope", "root"):
-        with urllib.request.urlopen(f"{endpoint}/v1/namespaces/{namespace}/tables", timeout=10) as answer:
+        with urllib.request.urlopen(f"{endpoint}/v1/namespaces/{namespace}/tables", timeout=60) as answer:
             assert json.load(answer) == {"identifiers": []}
 
 

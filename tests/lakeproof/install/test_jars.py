@@ -118,7 +118,7 @@ def test_a_set_up_waits_for_another_one(central, tmp_path, capfd):
         fcntl.flock(other, fcntl.LOCK_EX)
         done = pool.submit(central, tmp_path / "jars")
         said = ""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "Waiting for another set-up" not in said and not done.done() and time.monotonic() < deadline:
             said += capfd.readouterr().err
             time.sleep(0.05)

@@ -35,8 +35,8 @@ def test_the_commands_of_the_page_write_and_serve_it(
     try:
         assert served.stdout
         address = served.stdout.readline().split()[7]
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=120) as answer:
             assert "100 landed units" in Text(answer.read().decode()).text
     finally:
         served.send_signal(signal.SIGTERM)
-        assert served.wait(30) == 0
+        assert served.wait(120) == 0

@@ -17,6 +17,7 @@ import pytest
 from tests.lakes import changed
 from tests.reader.lake import Append
 from tests.reader.page.lake import Day, Text, clock, event
+from tests.servers import free_port
 from typer.testing import CliRunner, Result
 
 from lakeproof.errors import UnavailableError, UsageError
@@ -45,7 +46,7 @@ def address(settings: Settings) -> Iterator[str]:
 def get(address: str, path: str = "", **headers: str) -> tuple[int, str, HTTPResponse]:
     request = urllib.request.Request(address + path, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode(), answer
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(), error  # type: ignore[return-value]
@@ -96,7 +97,7 @@ def test_another_address_wants_the_token(settings: Settings) -> None:
         assert token == "token=a-token-of-enough-length"
         assert get(base)[0] == get(base, "?token=wrong")[0] == get(base, "version")[0] == 401
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with opener.open(f"{base}?{token}", timeout=30) as answer:
+        with opener.open(f"{base}?{token}", timeout=120) as answer:
             assert answer.url == base  # the redirect removed the token from the address
             assert answer.status == 200
         mine = f"lakeproof_page_{urlsplit(base).port}=a-token-of-enough-length"
@@ -113,7 +114,7 @@ def test_a_browser_stays_logged_in_at_two_servers_of_one_host(settings: Settings
     both = [changed(settings, LAKE_SERVE_TOKEN=f"a-token-of-server-number-{number}") for number in range(2)]
     with serving(both[0], [], "0.0.0.0", 0) as one, serving(both[1], [], "0.0.0.0", 0) as other:
         for address in (one, other, *(each.partition("?")[0] for each in (one, other))):
-            with opener.open(address, timeout=30) as answer:
+            with opener.open(address, timeout=120) as answer:
                 assert answer.status == 200
 
 
@@ -194,7 +195,7 @@ def test_clients_that_go_away_leave_no_stack_trace(settings: Settings, capfd: py
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset at once
                 client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-        with urllib.request.urlopen(address, timeout=60) as answer:  # the others are answered before: one at a time
+        with urllib.request.urlopen(address, timeout=120) as answer:  # the others are answered before: one at a time
             assert answer.status == 200
     assert capfd.readouterr().err == ""
 
@@ -202,8 +203,7 @@ def test_clients_that_go_away_leave_no_stack_trace(settings: Settings, capfd: py
 def test_pages_of_several_lakes_are_served_beside_each_other(
     settings: Settings, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        monkeypatch.setattr(server, "_PORT", free.getsockname()[1])
+    monkeypatch.setattr(server, "_PORT", free_port())
     with serving(settings, [], "127.0.0.1", None) as first, serving(lake_settings, [], "127.0.0.1", None) as second:
         assert first == f"http://127.0.0.1:{server._PORT}/"
         assert second != first
