@@ -116,11 +116,11 @@ class Book:
         self.reach = reach_of(self._session, names.ledger)  # before the tables, which are never behind the ledger
         with catalog_errors():
             has_attempts = self._has_attempts = catalog.table_exists(names.attempts)
-            has_removals = catalog.table_exists(names.removals)
-            self._erasures = self._snapshot_of(catalog, names.removals)  # before the account is read
+            removals = table_or_none(catalog, names.removals)
+            self._erasures = _snapshot_of(removals)  # before the account is read
             expired = self._expired(catalog)
         self.removals = Removals(
-            self._session, names, exists=has_removals, expired=expired, is_trusted=self.kind is ProofKind.NEW
+            self._session, names, exists=removals is not None, expired=expired, is_trusted=self.kind is ProofKind.NEW
         )
         self.removals.load(has_attempts=has_attempts)
         self._find_base(catalog, names)
@@ -152,14 +152,9 @@ class Book:
         with catalog_errors():
             return (
                 self._expired(catalog) != self.removals.expired
-                or self._snapshot_of(catalog, names.removals) != self._erasures
+                or _snapshot_of(table_or_none(catalog, names.removals)) != self._erasures
                 or (bool(self.since) and catalog.table_exists(names.attempts) != self._has_attempts)
             )
-
-    def _snapshot_of(self, catalog: "Catalog", name: str) -> int | None:
-        table = table_or_none(catalog, name)
-        snapshot = table.current_snapshot() if table else None
-        return snapshot.snapshot_id if snapshot else None
 
     def _expired(self, catalog: "Catalog") -> dict[str, Expired]:
         names, silver = stream_tables(self._stream), silver_tables(self._stream)
@@ -434,3 +429,9 @@ def _user() -> str:
         return getuser()
     except (KeyError, OSError):  # a container may have a user without a name
         return str(os.getuid())
+
+
+def _snapshot_of(table: "Table | None") -> int | None:
+    """Return the id of the current snapshot; None without a table or a snapshot."""
+    snapshot = table.current_snapshot() if table else None
+    return snapshot.snapshot_id if snapshot else None

@@ -19,7 +19,7 @@ IS_KNOWN = f"(micro_batch_id IS NULL OR micro_batch_id IN (FROM {KNOWN}))"
 """SQL that is true for rows of the ledger that were there when :func:`load_known` read it."""
 IS_COMPLETE = f"({MICRO_BATCH_ID} IS NULL OR {MICRO_BATCH_ID} IN (FROM {KNOWN}))"
 """SQL that is true for rows of micro-batches that were in the ledger when :func:`load_known` read it."""
-IS_COMPARED = f"({MICRO_BATCH_ID} IS NULL OR {MICRO_BATCH_ID} IN (FROM {KNOWN}) OR {MICRO_BATCH_ID} IN (FROM {_BEGUN}))"
+IS_COMPARED = f"({IS_COMPLETE} OR {MICRO_BATCH_ID} IN (FROM {_BEGUN}))"
 """SQL that is true for rows of micro-batches that are in the ledger, or were not when the proof began."""
 
 
