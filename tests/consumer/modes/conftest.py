@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import SparkSession
 from tests.lakes import changed
 from tests.servers import KafkaServer
@@ -93,19 +92,3 @@ def parquet(folder: Path) -> list[dict[str, Any]]:
     if not list(folder.glob("*.parquet")):
         return []
     return duckdb.sql(f"select * from '{folder}/*.parquet'").to_arrow_table().to_pylist()
-
-
-def read_topic(kafka: KafkaServer, topic: str) -> list[Any]:
-    """Return the messages of a topic with one partition."""
-    options = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "tests", "enable.partition.eof": True}
-    consumer = Consumer(options | {"auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    while True:
-        for message in consumer.consume(1_000, 0.1):
-            error = message.error()
-            if error and error.code() == KafkaError._PARTITION_EOF:
-                consumer.close()
-                return found
-            if not error:  # others pass: of a broker that stalls, or of the group, which is not used
-                found.append(message)

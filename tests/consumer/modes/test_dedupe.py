@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from rocksdict import Cache
-from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topic
+from tests.consumer.modes.conftest import Made, Process, Run, parquet
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
-from tests.messages import send
+from tests.messages import received, send
 from tests.raw_headers import send_raw
 from tests.selection import first_by_default, grid
 from tests.servers import KafkaServer, free_port
@@ -41,7 +41,7 @@ def test_an_event_that_is_sent_three_times_is_one_row_and_one_message(
     source = f"{topic}/0/{0:019}"
     assert (row["event_id"], row["value"].encode(), row["_source"], row["_key"]) == ("1", HELLO, source, b"k")
     assert row["_headers"] == [{"key": "trace", "value": b"\xff"}, {"key": "trace", "value": None}]
-    (message,) = read_topic(kafka, sink)
+    (message,) = received(kafka, sink)
     assert (message.key(), message.value()) == (b"1", HELLO)
     assert message.headers() == [("trace", b"\xff"), ("trace", None), ("lakeproof-id", source.encode())]
 
@@ -61,7 +61,7 @@ def test_each_message_is_in_one_place(run: Run, kafka: KafkaServer, tmp_path: Pa
     if to_topic:
         set_aside = [
             (*(dict(message.headers())[f"lakeproof-{name}"].decode() for name in ("reason", "id")), message.value())
-            for message in read_topic(kafka, aside)
+            for message in received(kafka, aside)
         ]
     else:
         set_aside = [(row["reason"], row["_source"], row["value"]) for row in parquet(tmp_path / "aside")]
@@ -133,7 +133,7 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
     rows = parquet(tmp_path / "out")
     assert sorted(row["event_id"] for row in rows) == ["e1", "e2"]
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 2
-    ids = [(message.key(), dict(message.headers())["lakeproof-id"]) for message in read_topic(kafka, sink)]
+    ids = [(message.key(), dict(message.headers())["lakeproof-id"]) for message in received(kafka, sink)]
     assert len(set(ids)) == 2
     assert len(ids) == (2 if step == "tidy" else 3)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.modes.conftest import Made, Process, Run, parquet, read_topic
+from tests.consumer.modes.conftest import Made, Process, Run, parquet
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
-from tests.messages import send
+from tests.messages import received, send
 from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
@@ -48,7 +48,7 @@ def test_windows_equal_the_model(run: Run, kafka: KafkaServer, tmp_path: Path, s
     assert len(rows) == len(found)  # each window once
     assert found == model.final
     assert all(row["window_end"] - row["window_start"] == WINDOW for row in rows)
-    assert newest(read_topic(kafka, sink)) == model.newest
+    assert newest(received(kafka, sink)) == model.newest
     numbers = {name: len(getattr(model, name)) for name in ("kept", "duplicates", "late", "bad")}
     assert process.totals == Counts(**numbers)
     aside = {int(row["_source"].rpartition("/")[2]): row["value"] for row in parquet(tmp_path / "aside")}
@@ -86,7 +86,7 @@ def test_a_process_that_is_killed_between_sink_and_commit_writes_the_same_again(
     assert run("windows", **fields).totals == Counts(kept=5, duplicates=1, bad=1)
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
     assert len(parquet(aside)) == 1
-    messages = read_topic(kafka, sink)
+    messages = received(kafka, sink)
     ids = [dict(message.headers())["lakeproof-id"] for message in messages]
     assert len(ids) == len(set(ids)) + 2  # the two windows of the killed micro-batch
     assert newest(messages) == expected([*stream, event(4, 7_200), event(1, 3_590)], 5, WATERMARK, WINDOW).newest
