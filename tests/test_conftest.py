@@ -65,6 +65,7 @@ def test_a_program_is_ended_by(number):
 """
 
 
+@pytest.mark.all
 def test_programs_of_tests_answer_signals_that_the_tests_ignore(tmp_path):
     file = tmp_path / "test_signals.py"
     file.write_text(SIGNALS)
@@ -87,6 +88,7 @@ def test_draws(number):
 """
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("profile", "alike"),
     [

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pyiceberg.schema import Schema
 from tests.pages import blocks
+from tests.selection import only_with_all
 from tests.servers import free_port
 
 from lakeproof.catalog import open_catalog
@@ -158,6 +159,7 @@ def test_the_demo_of_the_clickstream(make):
     assert found["n"] == found["c"] > 0
 
 
+@pytest.mark.all
 def test_a_source_that_cannot_be_used_is_refused(make):
     refused = make("start", "SOURCE=carrier-pigeon")
     assert refused.returncode != 0
@@ -178,7 +180,9 @@ def test_a_source_that_cannot_be_used_is_refused(make):
     ("properties", "arguments", "said"),
     [
         ({LANDING_ROOT: "file:///landing/events"}, ["SOURCE=kafka"], "were filled from files, not from Kafka"),
-        ({KAFKA_TOPIC: '{"topic_id": "t", "start": "events/0=0"}'}, [], "were filled from Kafka, not from files"),
+        only_with_all(
+            {KAFKA_TOPIC: '{"topic_id": "t", "start": "events/0=0"}'}, [], "were filled from Kafka, not from files"
+        ),
     ],
 )
 def test_another_source_for_the_tables_that_are_there_is_refused(make, properties, arguments, said):
@@ -202,6 +206,7 @@ def test_clean_refuses_a_folder_that_holds_something_else(make):
     (make.home / "thesis.tex").unlink()
 
 
+@pytest.mark.all
 def test_clean_removes_all_that_a_lake_and_the_modes_put_into_its_folder(make):
     settings = load_settings({}, {"LAKE_HOME": str(make.home)})
     groups = [settings, *(getattr(settings, name) for name in type(settings).model_fields)]

@@ -86,6 +86,7 @@ def test_the_walk_through_of_the_readme_prints_what_it_says(walked: tuple[dict[s
     assert facts("\n".join(printed)) - facts(walked[1]) == {}
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_pictures_show_what_the_shell_prints(walked: tuple[dict[str, str], str], tmp_path: Path) -> None:
     shell(f"python docs/pictures/draw.py {tmp_path}", walked[0])

@@ -391,6 +391,7 @@ def test_pre_commit_is_valid():
     check(BIN / "pre-commit", "validate-config")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("program", PROJECT["scripts"])
 def test_each_program_runs_as_a_script_and_as_a_module(program):
     for command in ([BIN / program, "--help"], [sys.executable, "-m", program, "--help"]):

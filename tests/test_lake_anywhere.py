@@ -10,6 +10,7 @@ from tests.programs import forked
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_all_programs_find_the_same_lake(tmp_path: Path) -> None:
     name = 'a b#c?d%20e it\'s "[x]*{y}" ${sys:user.home};,&=é'

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from tests.logs import failure
 from tests.programs import forked
+from tests.selection import only_with_all
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
@@ -195,7 +196,7 @@ def test_the_producer_ends_quietly_when_nobody_takes_its_batches(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("number", "codes"),
-    [(signal.SIGINT, (130,)), (signal.SIGTERM, (143, -signal.SIGTERM))],
+    [(signal.SIGINT, (130,)), only_with_all(signal.SIGTERM, (143, -signal.SIGTERM))],
 )
 def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tuple[int, ...]) -> None:
     command = [sys.executable, "-m", "reader", "sql", LONG_QUERY]
@@ -219,6 +220,7 @@ def test_a_query_that_is_ended(tmp_path: Path, number: signal.Signals, codes: tu
     assert process.returncode in codes
 
 
+@pytest.mark.all
 def test_a_producer_that_is_asked_twice(tmp_path: Path) -> None:
     command = [
         sys.executable,

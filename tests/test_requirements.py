@@ -107,6 +107,7 @@ def test_it_runs_on_folders(image: str, command: str, expected: int, tmp_path: P
     assert done.returncode == expected, done.stdout + done.stderr
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("image", "command"),
     first_by_default(

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.selection import first_by_default
 
 from lakeproof.install.judges import judge_choice
 from lakeproof.settings import settings_of
@@ -131,7 +132,7 @@ def test_the_demo_in_an_empty_folder(run: Run, tmp_path: Path, request: pytest.F
     assert files == {".env", "compose.yaml", *named}
 
 
-@pytest.mark.parametrize("program", ["lakeproof", "producer", "collector", "consumer", "reader"])
+@pytest.mark.parametrize("program", first_by_default(["lakeproof", "producer", "collector", "consumer", "reader"]))
 def test_each_program_says_its_version_and_completes(run: Run, program: str) -> None:
     judge = f" (judge: {judge_choice()})" if program in ("lakeproof", "consumer") else ""
     assert run(f"{program} --version") == f"{program} {VERSION}{judge}\n"
@@ -139,6 +140,7 @@ def test_each_program_says_its_version_and_completes(run: Run, program: str) -> 
     assert run(program, **words).split() == ["--version"]
 
 
+@pytest.mark.all
 def test_the_version_says_which_judge_runs_and_never_fails(run: Run) -> None:
     assert run("consumer --version", LAKE_JUDGE="python") == f"consumer {VERSION} (judge: python)\n"
     said = run("lakeproof --version", LAKE_JUDGE="rust")

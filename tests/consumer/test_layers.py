@@ -152,7 +152,7 @@ def check_all(settings: Settings, stream: Stream) -> None:
         assert found(settings, spec) == windows(orders, spec, newest and newest - silver.horizon)
 
 
-@pytest.mark.parametrize("strategy", [only_with_all("merge"), "state"])
+@pytest.mark.parametrize("strategy", [only_with_all("merge"), only_with_all("state")])
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(SEEDS)]
 )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from tests.selection import only_with_all
 
 from consumer.iceberg.tasks import write_in_tasks
 from consumer.spreading import Broadcasts, attempted, balanced, in_tasks
@@ -88,8 +89,8 @@ def memory_of_worker(*seconds: float) -> tuple[int, int]:
     ("idle_seconds", "busy_seconds", "later", "keeps_after", "keeps_later"),
     [
         pytest.param(600, 600, 1, True, True, id="until it is idle"),
-        pytest.param(1, 600, 120, True, False, id="not when it is idle"),
-        pytest.param(60, 0, 1, False, False, id="not for long if it is never idle"),
+        only_with_all(1, 600, 120, True, False, id="not when it is idle"),
+        only_with_all(60, 0, 1, False, False, id="not for long if it is never idle"),
     ],
 )
 def test_a_worker_keeps_free_pages_for_its_next_task(

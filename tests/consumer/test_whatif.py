@@ -14,6 +14,7 @@ from tests.lakes import changed
 from tests.messages import event, send
 from tests.operations.tables import delete_by_equality, expire_all_but_last, rewrite_data_files
 from tests.programs import forked
+from tests.selection import only_with_all
 from tests.servers import KafkaServer
 
 from consumer.queries.application import run_queries
@@ -78,7 +79,7 @@ def check(wrong: Settings, right: Settings, stream: str) -> Counter[tuple[str, s
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("stream", ["events", "sensors"])
+@pytest.mark.parametrize("stream", [only_with_all("events"), "sensors"])
 def test_files(drain_directly: Drain, lake_settings: Settings, tmp_path: Path, stream: str) -> None:
     texts = [RIGHT[stream], RIGHT[stream]]
     for old, new in WRONG[stream]:

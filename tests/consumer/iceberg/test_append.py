@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.operations.tables import expire_all_but_last
+from tests.selection import only_with_all
 
 from consumer.iceberg import append
 from consumer.iceberg.append import OpenTable, append_once, open_table
@@ -197,6 +198,7 @@ def test_queries_do_not_see_each_others_markers(spark: SparkSession, name: str, 
     assert ids(spark, name) == [1, 2, 3]
 
 
+@pytest.mark.all
 def test_a_marker_outlives_compaction_and_expiry(spark: SparkSession, name: str, table: Table, rows: Rows) -> None:
     append_once(table(), marker(0), rows(1))
     append_once(table(), marker(1), rows(3))
@@ -330,8 +332,10 @@ def test_a_writer_that_wakes_up_much_too_late_is_refused(
     [
         "insert into lake.{0} values (7, timestamp '2026-11-20 12:00:00')",
         "call lake.system.rewrite_data_files(table => '{0}', options => map('rewrite-all', 'true'))",
-        "call lake.system.expire_snapshots(table => '{0}', older_than => timestamp '2100-01-01', retain_last => 1)",
-        "alter table lake.{0} set tblproperties ('theirs' = 'kept')",
+        only_with_all(
+            "call lake.system.expire_snapshots(table => '{0}', older_than => timestamp '2100-01-01', retain_last => 1)"
+        ),
+        only_with_all("alter table lake.{0} set tblproperties ('theirs' = 'kept')"),
     ],
 )
 def test_commits_of_others_may_come_between(

@@ -100,6 +100,7 @@ def test_a_removal_that_is_cancelled_is_not_tried_again(monkeypatch: pytest.Monk
     assert tries == [1]
 
 
+@pytest.mark.all
 def test_a_writer_that_comes_between_is_kept(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = module._publish
 
@@ -122,6 +123,7 @@ def test_a_writer_that_comes_between_is_kept(table: Table, monkeypatch: pytest.M
     assert len(table.rows()) == len(before) + 6 - 2
 
 
+@pytest.mark.all
 def test_an_account_goes_with_the_rows(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def account(was: str | None, value: str, rows: int = 1) -> Accounted:
         return Accounted("account", was, value, rows)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from tests.consumer.iceberg.upserts import Upserts
-from tests.selection import first_by_default
+from tests.selection import first_by_default, only_with_all
 
 from consumer.iceberg import rewrite
 from consumer.iceberg.append import OpenTable, open_table
@@ -130,6 +130,7 @@ def test_microseconds_of_nested_times_are_proven(spark: SparkSession, kind: str)
     assert one.select(rewrite.row_hash(one)).collect() != other.select(rewrite.row_hash(other)).collect()
 
 
+@pytest.mark.all
 def test_what_was_compacted_is_left_alone(spark: SparkSession) -> None:
     name = f"gold.t{uuid.uuid4().hex}"
     spark.sql(f"create table lake.{name} (bytes string, at timestamp) using iceberg partitioned by (days(at))")
@@ -166,7 +167,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", first_by_default(MUTANTS, 3))
+@pytest.mark.parametrize("mutant", first_by_default(MUTANTS, 2))
 def test_a_planted_bug_is_stopped_before_readers_see_it(
     shared: Table, mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +222,7 @@ class CommittedMeanwhile:
         return begun
 
 
+@pytest.mark.all
 def test_branches_are_changed_whatever_a_writer_commits_meanwhile(table: Table) -> None:
     start = table.snapshot()
     opened = table.open()
@@ -231,6 +233,7 @@ def test_branches_are_changed_whatever_a_writer_commits_meanwhile(table: Table) 
     assert len(table.rows()) == 34 + 2 * 9
 
 
+@pytest.mark.all
 def test_of_two_maintainers_one_is_too_late(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither sees the other's lease: each has its own state database."""
     before, done = table.rows(), []
@@ -303,7 +306,7 @@ class ExpiredMeanwhile:
         return self._table.spark.sql(statement)
 
 
-@pytest.mark.parametrize("expires", [True, False])
+@pytest.mark.parametrize("expires", [only_with_all(True), False])
 def test_a_search_for_orphans_is_repeated_if_another_program_expires_snapshots(table: Table, expires: bool) -> None:
     session: Any = ExpiredMeanwhile(table, expires)
     opened, limit = replace(table.open(), spark=session), datetime.now(UTC) - timedelta(days=1)

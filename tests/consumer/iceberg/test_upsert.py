@@ -26,6 +26,7 @@ def test_rows_are_replaced_and_a_repetition_changes_nothing(table: Upserts) -> N
     assert table.rows() == {0: "a", 1: "b", 2: "a", 30: "a", 31: "b"}
 
 
+@pytest.mark.all
 def test_a_vector_includes_the_one_before_it(table: Upserts) -> None:
     table.upsert(0, "a", 0, 1, 2, 3)
     for number in (1, 2, 3):
@@ -45,6 +46,7 @@ def test_a_file_without_rows_is_removed(table: Upserts) -> None:
     assert table.kinds() == {"PARQUET": 1}
 
 
+@pytest.mark.all
 def test_many_rows_at_once(table: Upserts) -> None:
     ids = range(24 * 40)
     table.upsert(0, "a", *ids)

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.clocks import shifted_datetime
 from tests.lakes import changed
+from tests.selection import only_with_all
 
 from consumer.layers.rebuild import _mark_replaced
 from consumer.maintenance.folders import (
@@ -46,7 +47,7 @@ HALF_WRITTEN = {
 """Files of a commit that is under way, or of a machine that lost power."""
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=["local", only_with_all("s3", marks=[pytest.mark.s3])])
 def settings(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
     if request.param == "local":
         return lake_settings

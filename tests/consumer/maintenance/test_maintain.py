@@ -244,6 +244,7 @@ def test_snapshots_are_kept_for_an_hour_and_orphans_for_three_days(filled: Setti
     assert at_rest.after.snapshots == at_rest.before.snapshots + 2  # one on the branch, and one of the swap
 
 
+@pytest.mark.all
 def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
     filled: Settings, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,6 +523,7 @@ def all_rows_of(settings: Settings, table: str) -> list[dict[str, Any]]:
     return sorted(rows(settings, table), key=repr)
 
 
+@pytest.mark.all
 def test_streams_of_spark_that_are_idle_for_longer_than_the_retention(
     lake_settings: Settings, session_of: SessionOf, tmp_path: Path
 ) -> None:

@@ -275,6 +275,7 @@ def test_the_metrics_of_files(lake_settings: Settings, session_of: SessionOf) ->
     scraped(settings, "events", queries_of(settings, "files"), session_of, look)
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_the_metrics_of_a_topic(lake_settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
     topic = kafka.new_topic()

@@ -428,6 +428,7 @@ def test_watching_goes_on_while_the_lake_is_away(monkeypatch: pytest.MonkeyPatch
     assert ("\x1b" in shown) == out.isatty()  # replaces the lines before
 
 
+@pytest.mark.all
 def test_watching_is_for_people(lake_settings: Settings) -> None:
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
     (lake_settings.home / "landing" / "events").mkdir(parents=True)

@@ -64,6 +64,7 @@ def test_it_takes_the_place_of_the_one_that_the_jvm_starts(ahead: Ahead) -> None
     process.wait(LIMIT)
 
 
+@pytest.mark.all
 def test_it_ends_when_the_jvm_does_although_its_stand_in_was_killed(ahead: Ahead) -> None:
     process, path = ahead
     started = as_the_jvm_does(path)
@@ -76,6 +77,7 @@ def test_it_ends_when_the_jvm_does_although_its_stand_in_was_killed(ahead: Ahead
     process.wait(LIMIT)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("sent", [b"", b'{"HOME":'])
 def test_it_ends_if_the_one_that_hands_over_is_killed_meanwhile(ahead: Ahead, sent: bytes) -> None:
     process, path = ahead
@@ -92,6 +94,7 @@ def test_it_ends_with_the_driver(ahead: Ahead) -> None:
     assert not path.parent.exists()
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_without_it_the_daemon_starts_by_itself(ahead: Ahead, is_gone: bool) -> None:
     """Also a second time: Spark starts the daemon again if it has died."""
