@@ -91,6 +91,7 @@ def test_kills_of_broker_and_collector_lose_nothing_that_was_accepted(start_coll
     assert len(places) == 10 * len(load.accepted)
 
 
+@pytest.mark.all
 def test_without_a_broker_posts_are_refused_until_it_is_there(kafka: KafkaServer, tmp_path: Path) -> None:
     kafka.stop()
     with ExitStack() as stack:
@@ -158,6 +159,7 @@ def test_a_partial_failure_says_which_events_failed(
     assert (line["status"], line["events"], line["failed"]) == (503, 3, 1)
 
 
+@pytest.mark.all
 def test_a_topic_that_an_operator_deletes_is_missed_and_accepted_again(
     start_collector: Any, kafka: KafkaServer
 ) -> None:

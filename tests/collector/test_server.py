@@ -122,6 +122,7 @@ def check_that_only_haste_closes(
     assert is_open(left)
 
 
+@pytest.mark.all
 def test_a_second_head_may_not_be_slow_either(hasty: Collector, patient: Collector) -> None:
     def second_head(running: Collector) -> socket.socket:
         connection = connect(running, HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
@@ -162,6 +163,7 @@ def test_a_body_that_was_answered_early_may_not_be_slow_either(hasty: Collector,
     assert [is_open(connection) for connection in others.values()] == [True] * len(heads)
 
 
+@pytest.mark.all
 def test_a_refused_client_that_sends_its_body_keeps_its_connection(start_collector: Any, tmp_path: Path) -> None:
     key = new_key("shop")
     (tmp_path / "keys").write_text(key.line)
@@ -182,6 +184,7 @@ def test_a_refused_client_that_sends_its_body_keeps_its_connection(start_collect
     assert rest(connection).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.all
 def test_a_connection_that_is_idle_after_a_refused_body_is_closed(hasty: Collector, patient: Collector) -> None:
     def refused(running: Collector) -> socket.socket:
         connection = connect(running, b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
@@ -201,6 +204,7 @@ def send_until_cut_off(connection: socket.socket, *texts: bytes) -> None:
     pytest.fail("everything was read")
 
 
+@pytest.mark.all
 def test_a_client_that_reads_no_answers_is_cut_off(hasty: Collector) -> None:
     def answered() -> int:
         return len([line for line in hasty.logged("post") if line["status"] == 422])
@@ -255,19 +259,19 @@ def test_trailers_without_end_are_cut_off(collector: Collector, head: bytes) -> 
     assert collector.send(BODY).status == 202
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_not_http_is_refused(hasty: Collector) -> None:
+    texts = [
         b"\x16\x03\x01\x02\x00",
         b"GET\r\n\r\n",
         b"POST /collect HTTP/1.1\r\nContent-Length: x\r\n\r\n",
         b"\r\n" * 10,
         b"PRI * HTTP/2.0\r\n\r\n",
-    ],
-)
-def test_what_is_not_http_is_refused(hasty: Collector, text: bytes) -> None:
-    assert rest(connect(hasty, text))[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 405")
-    assert hasty.send(BODY).status == 202
+    ]
+    # All at once: two of them are refused only after the time for a head.
+    connections = {text: connect(hasty, text) for text in texts}
+    for text, connection in connections.items():
+        assert rest(connection)[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 405"), text
+        assert hasty.send(BODY).status == 202
 
 
 def test_pipelined_posts_are_answered_in_order(collector: Collector) -> None:
@@ -298,6 +302,7 @@ def many_files() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.all
 def test_ten_thousand_idle_connections_do_not_hinder_others(start_collector: Any, many_files: int) -> None:
     running: Collector = start_collector(collector_body_seconds=600).ready()
     before = megabytes(running)
@@ -350,6 +355,7 @@ def test_large_posts_share_a_bounded_memory(start_collector: Any) -> None:
     assert running.send(BODY).status == 202
 
 
+@pytest.mark.all
 def test_bombs_and_heaps_of_values_leave_the_memory_bounded(start_collector: Any) -> None:
     running: Collector = start_collector().ready()
     values = b"[" + b",".join([b'{"id":1,"type":"a","event":[[]]}'] * 100_000) + b"]"
@@ -382,6 +388,7 @@ def test_a_post_in_flight_is_answered_before_the_end(collector: Collector, start
     assert running.logged("stopped")
 
 
+@pytest.mark.all
 def test_a_client_that_follows_the_log_is_not_refused(kafka: KafkaServer, tmp_path: Path) -> None:
     # A server that never begins to accept connections: the backlog takes them from the moment that the log tells.
     lazy = tmp_path / "collector_with_a_slow_start.py"
@@ -399,6 +406,7 @@ def test_a_client_that_follows_the_log_is_not_refused(kafka: KafkaServer, tmp_pa
         connect(running).close()
 
 
+@pytest.mark.all
 def test_a_closed_log_fails_no_post(start_collector: Any) -> None:
     running: Collector = start_collector()
     running.end()

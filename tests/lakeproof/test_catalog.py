@@ -14,6 +14,7 @@ from pyiceberg.utils.config import Config
 from sqlalchemy import event, text
 from tests.lakes import changed
 from tests.lost_answers import PostgresProxy
+from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from lakeproof.catalog import catalog_errors, database_of, open_catalog, replace_tables, table_or_none
@@ -72,7 +73,7 @@ def test_a_locked_database_is_waited_for(lake_settings: Settings) -> None:
         assert connection.scalar(text("PRAGMA busy_timeout")) == 60_000
 
 
-@pytest.mark.parametrize("catalog", ["sqlite", "postgres", "rest"], indirect=True)
+@pytest.mark.parametrize("catalog", ["sqlite", "postgres", only_with_all("rest")], indirect=True)
 def test_tables_are_replaced(catalog: Catalog) -> None:
     replace_tables(catalog, TABLES)
     assert columns(catalog) == {"new"}

@@ -8,6 +8,7 @@ import sys
 import pexpect
 import pytest
 from tests.logs import failure
+from tests.selection import only_with_all
 
 PROGRAM = """
 import sys
@@ -47,8 +48,8 @@ def ended(error: str, *arguments: str, before: str = "pass") -> "subprocess.Comp
     ("error", "message", "hint", "retryable"),
     [
         ("UnavailableError('It is away.', 'Start it.')", "It is away.", "Start it.", True),
-        ("UsageError('It is wrong.', 'Correct it.')", "It is wrong.", "Correct it.", False),
-        (
+        only_with_all("UsageError('It is wrong.', 'Correct it.')", "It is wrong.", "Correct it.", False),
+        only_with_all(
             "FileNotFoundError(2, 'No such file', 'a')",
             "'a': No such file.",
             "Check the path, its permissions and the disk, then try again.",
@@ -67,7 +68,7 @@ def test_a_command_that_logs_logs_its_error_and_another_prints_it(
     assert logged.returncode == printed.returncode
 
 
-@pytest.mark.parametrize("arguments", [("logs", "--nonsense"), ("logs", "nonsense")])
+@pytest.mark.parametrize("arguments", [("logs", "--nonsense"), only_with_all(("logs", "nonsense"))])
 def test_a_wrong_command_line_is_a_line_of_the_log(arguments: tuple[str, ...]) -> None:
     done = ended("ValueError()", *arguments)
     assert done.returncode == 2
@@ -125,6 +126,7 @@ def test_on_a_terminal_an_error_is_not_logged() -> None:
     assert child.exitstatus == 3
 
 
+@pytest.mark.all
 def test_what_a_terminal_would_obey_is_shown_in_errors_and_logs() -> None:
     """A file name may have any character."""
     error = r"UnavailableError('\u202ea\x1b[31m is away.\u2028', 'Start \x9b it.\ud800')"

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pyiceberg.catalog import Catalog
 from tests.conftest import ROOT
-from tests.selection import ALL
+from tests.selection import ALL, first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof import catalog
@@ -43,7 +43,7 @@ def start_catalog(number: int, database: str, folder: Path) -> None:
     ensure_schema_changes(opened)
 
 
-STARTS = pytest.mark.parametrize("start", [start_state, start_catalog])
+STARTS = pytest.mark.parametrize("start", first_by_default([start_catalog, start_state]))
 
 
 def begin(barrier: Barrier) -> None:
@@ -75,6 +75,7 @@ def test_first_starts_at_once_on_sqlite(processes: Pool, tmp_path: Path, start: 
     check_starts(processes, [f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)], start, tmp_path)
 
 
+@pytest.mark.all
 @STARTS
 def test_first_starts_at_once_on_postgres(
     processes: Pool, postgres: PostgresServer, tmp_path: Path, start: Start

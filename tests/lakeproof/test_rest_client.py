@@ -35,6 +35,7 @@ def test_libpq_has_the_timeouts(postgres: PostgresServer) -> None:
     assert {name: str(value) for name, value in addresses._OF_POSTGRES.items()}.items() <= options.items()
 
 
+@pytest.mark.all
 def test_postgres(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(addresses._OF_POSTGRES, "connect_timeout", 2)  # libpq's shortest
     uri = f"postgresql://me:it@{silent}/lake"

@@ -1,7 +1,6 @@
 """Logins at a REST catalog: a token, or a credential for tokens that expire."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
@@ -18,9 +17,28 @@ from lakeproof.settings import Settings, settings_of
 REST = {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": "http://catalog"}
 
 
+@pytest.fixture(scope="module")
+def lasting_server(
+    start_rest_catalog: Callable[..., RestCatalogServer], tmp_path_factory: pytest.TempPathFactory
+) -> RestCatalogServer:
+    folder = tmp_path_factory.mktemp("rest-login")
+    return start_rest_catalog(folder / "rest", (folder / "warehouse").as_uri())
+
+
 @pytest.fixture
-def login(start_rest_catalog: Callable[..., RestCatalogServer], tmp_path: Path) -> Iterator[LoginProxy]:
-    proxy = LoginProxy(start_rest_catalog(tmp_path / "rest", (tmp_path / "warehouse").as_uri()).uri, seconds=600)
+def server(lasting_server: RestCatalogServer) -> Iterator[RestCatalogServer]:
+    """An empty REST catalog."""
+    yield lasting_server
+    catalog = open_catalog(settings_of({"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": lasting_server.uri}))
+    for namespace in catalog.list_namespaces():
+        for table in catalog.list_tables(namespace):
+            catalog.drop_table(table)
+        catalog.drop_namespace(namespace)
+
+
+@pytest.fixture
+def login(server: RestCatalogServer) -> Iterator[LoginProxy]:
+    proxy = LoginProxy(server.uri, seconds=600)
     yield proxy
     proxy.close()
 
@@ -135,8 +153,7 @@ def test_all_clients_get_what_they_sign_with() -> None:
         assert "secret-of-glue" not in of_duckdb
 
 
-def test_a_request_is_signed(start_rest_catalog: Callable[..., RestCatalogServer], lake_settings: Settings) -> None:
-    server = start_rest_catalog(lake_settings.home / "rest", (lake_settings.home / "warehouse").as_uri())
+def test_a_request_is_signed(server: RestCatalogServer, lake_settings: Settings) -> None:
     proxy = SignedProxy(server.uri, "glue", "eu-central-1", "id", "secret-of-glue")
     own = SIGNED | {"LAKE_CATALOG": "rest", "LAKE_CATALOG_URI": proxy.uri, "LAKE_WAREHOUSE": None}
     catalog = open_catalog(changed(lake_settings, **own))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.selection import first_by_default
 
 from lakeproof.errors import UsageError
 
@@ -100,7 +101,7 @@ def test_stdout_is_a_batch_a_line(produce: Any) -> None:
     assert "batches" in result.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_by_default([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_an_endless_run_with_its_report(tmp_path: Path, recount: Any, number: signal.Signals) -> None:
     arguments = ("--target", "landing", "--report", "report.json", "--invalid-schema-chance", "0.3")
     process = start(tmp_path, *arguments, "--sleep-between-batches-seconds", "0.05")
@@ -129,7 +130,7 @@ def test_a_signal_ends_a_long_pause(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_progress(tmp_path: Path) -> None:
     environment = os.environ | {"LAKE_CONTRACTS": str(CONTRACTS), "TERM": "xterm"}
-    arguments = ["-m", "producer", "events", "--target", "landing", "--sleep-between-batches-seconds", "1"]
+    arguments = ["-m", "producer", "events", "--target", "landing", "--sleep-between-batches-seconds", "0.5"]
     options: Any = {"cwd": tmp_path, "env": environment, "timeout": 120, "encoding": "utf-8"}
     bounded = pexpect.spawn(sys.executable, [*arguments, "--batches", "4"], **options)
     bounded.expect("━.*[1-3]/4")  # drawn ten times a second
@@ -146,6 +147,7 @@ def test_a_terminal_shows_progress(tmp_path: Path) -> None:
     assert endless.exitstatus == 0
 
 
+@pytest.mark.all
 def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
     process = start(tmp_path, "--data-sink", "stdout", "--sleep-between-batches-seconds", "0", stdout=subprocess.PIPE)
     assert process.stdout

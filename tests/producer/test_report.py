@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.selection import only_with_all
 
 ALL_FAULTS = [
     argument
@@ -16,7 +17,9 @@ ALL_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "seed", [1, only_with_all(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))]
+)
 @pytest.mark.parametrize("style", ["compact", "spaced", "ndjson"])
 def test_the_report_equals_a_recount(produce: Any, recount: Any, tmp_path: Path, seed: int, style: str) -> None:
     arguments = ["--batches", 50, "--batch-size", 40, "--seed", seed, "--json-style", style, *ALL_FAULTS]

@@ -22,7 +22,9 @@ from pyiceberg.io import pyarrow
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
+from tests.lakeproof.lasting import embedded, undone
 from tests.lakes import changed, variables
+from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
 
@@ -83,16 +85,26 @@ def on_s3(request: pytest.FixtureRequest, _: Settings) -> Settings:
     return settings
 
 
+@pytest.fixture(scope="module")
+def lasting_lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return filled(embedded(tmp_path_factory.mktemp("backup")))
+
+
 @pytest.fixture
-def any_lake(request: pytest.FixtureRequest, lake_settings: Settings) -> Settings:
+def lake(lasting_lake: Settings) -> Iterator[Settings]:
+    """An embedded lake with a table of each layer."""
+    with undone(lasting_lake):
+        yield lasting_lake
+
+
+@pytest.fixture
+def any_lake(request: pytest.FixtureRequest) -> Settings:
     """A lake with a table of each layer, on each catalog."""
-    makers = {"sqlite": lambda _, settings: settings, "postgres": on_postgres, "rest": on_rest, "s3": on_s3}
-    return filled(makers[request.param](request, lake_settings))
-
-
-@pytest.fixture
-def lake(lake_settings: Settings) -> Settings:
-    return filled(lake_settings)
+    if request.param == "sqlite":
+        found: Settings = request.getfixturevalue("lake")
+        return found
+    make = {"postgres": on_postgres, "rest": on_rest, "s3": on_s3}[request.param]
+    return filled(make(request, request.getfixturevalue("lake_settings")))
 
 
 def filled(settings: Settings) -> Settings:
@@ -219,6 +231,7 @@ def test_a_lost_catalog_is_registered_again(any_lake: Settings) -> None:
     assert numbers(any_lake, "bronze.events") == [1, 3]
 
 
+@pytest.mark.all
 def test_a_table_that_was_upgraded_and_dropped_comes_back_in_its_format(lake: Settings) -> None:
     folder, catalog, name = taken(lake), open_catalog(lake), "bronze.events"
     land(lake, "2.json", "3.json", "4.json")
@@ -305,6 +318,7 @@ def test_writers_go_on_during_backups(any_lake: Settings) -> None:
     assert numbers(any_lake, "gold.answers") == list(range(1, ends_of(made[0][0])["gold.answers"] + 1))
 
 
+@pytest.mark.all
 def test_tables_of_a_server_fit_together_while_they_change(
     request: pytest.FixtureRequest, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,7 +480,7 @@ def failing(patch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("step", ["put_back_sinks", "replace", "put_back_rows", "remove_checkpoint"])
+@pytest.mark.parametrize("step", first_by_default(["replace", "put_back_sinks", "put_back_rows", "remove_checkpoint"]))
 @on("sqlite")
 def test_a_restore_that_is_killed_is_repeated(any_lake: Settings, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     land(any_lake, "2.json")
@@ -511,6 +525,7 @@ def test_a_restore_that_is_killed_between_two_tables_of_a_server(
             assert numbers(lake, name) == [1], name
 
 
+@pytest.mark.all
 def test_sinks_are_saved_before_tables_and_the_landing_log_after(
     lake: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -546,7 +561,7 @@ def test_a_backup_that_is_killed_is_none(lake: Settings, monkeypatch: pytest.Mon
     assert str(folder) in refused.value.hint
 
 
-@pytest.mark.parametrize("name", ["state.db", "tables/bronze.events.json", MANIFEST])
+@pytest.mark.parametrize("name", first_by_default(["state.db", "tables/bronze.events.json", MANIFEST]))
 def test_a_damaged_backup_is_refused(lake: Settings, name: str) -> None:
     folder = taken(lake)
     commit(lake, 2)
@@ -559,7 +574,9 @@ def test_a_damaged_backup_is_refused(lake: Settings, name: str) -> None:
     assert pointers(lake) == before
 
 
-@pytest.mark.parametrize("name", ["contracts/../../planted.yaml", "gold/in/planted.yaml", "contracts/.bashrc"])
+@pytest.mark.parametrize(
+    "name", first_by_default(["contracts/../../planted.yaml", "gold/in/planted.yaml", "contracts/.bashrc"])
+)
 def test_a_manifest_that_names_other_files_than_definitions_is_refused(
     lake: Settings, tmp_path: Path, name: str
 ) -> None:
@@ -591,6 +608,7 @@ def test_a_backup_of_another_lake_is_refused(lake: Settings, tmp_path: Path) -> 
         restore(other, folder_at(other, str(folder)))
 
 
+@pytest.mark.all
 def test_an_answer_of_the_catalog_that_is_lost(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = taken(lake)
     commit(lake, 2)
@@ -718,6 +736,7 @@ def test_contracts_come_back_if_they_are_gone(lake: Settings, tmp_path: Path) ->
     assert (own / "sensors.yaml").read_text() == "changed"
 
 
+@pytest.mark.all
 def test_a_folder_of_contracts_that_cannot_be_written_prevents_the_restore(lake: Settings, tmp_path: Path) -> None:
     own = tmp_path / "contracts"
     shutil.copytree(lake.contracts, own)
@@ -761,7 +780,7 @@ def test_a_contract_that_was_applied_later_is_applied_again(lake_settings: Setti
     assert "later" in catalog.load_table("bronze.events").schema().column_names
 
 
-@pytest.mark.parametrize("place", ["landing", "landing/events/backups", "warehouse/bronze/events"])
+@pytest.mark.parametrize("place", first_by_default(["landing", "landing/events/backups", "warehouse/bronze/events"]))
 def test_a_backup_where_it_would_be_taken_for_something_else(lake: Settings, place: str) -> None:
     before = pointers(lake)
     with pytest.raises(UsageError, match="which is for other files"):
@@ -769,6 +788,7 @@ def test_a_backup_where_it_would_be_taken_for_something_else(lake: Settings, pla
     assert pointers(lake) == before
 
 
+@pytest.mark.all
 def test_a_backup_where_a_stream_lands_at_an_address_of_its_own(lake: Settings, tmp_path: Path) -> None:
     contracts, elsewhere = tmp_path / "contracts", tmp_path / "elsewhere"
     shutil.copytree(lake.contracts, contracts)
@@ -792,6 +812,7 @@ def test_files_that_were_published_later_are_mentioned(lake: Settings) -> None:
     assert "Files were published after the backup." in "\n".join(restoring.lines(plan))
 
 
+@pytest.mark.all
 def test_snapshots_that_another_tool_expires_during_a_backup(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     real, expired = Tables.tag, []
 
@@ -927,6 +948,7 @@ def test_messages_of_a_compacted_topic_that_were_read_since_may_be_lost(
         assert lost_offsets(lake_settings, "events", then, each, state) == []
 
 
+@pytest.mark.all
 def test_a_message_is_needed_again_whose_unit_was_replayed_since_and_has_no_bytes(
     lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,7 @@ def changed(draw: st.DrawFn, old: tuple[Field, ...]) -> tuple[Field, ...]:
     return tuple(new)
 
 
+@pytest.mark.all
 @settings(max_examples=examples(300))
 @given(st.data())
 def test_nothing_differs_from_itself_and_back_is_the_other_way_round(data: st.DataObject) -> None:

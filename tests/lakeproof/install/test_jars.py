@@ -92,6 +92,7 @@ def test_a_jar_that_is_not_the_recorded_one_is_not_installed(central, tmp_path):
     assert list((tmp_path / "jars").iterdir()) == []
 
 
+@pytest.mark.all
 def test_a_jar_that_cannot_be_had_is_named(central, tmp_path):
     central.offer(one=b"1")
     (central.source / "one-1.jar").unlink()
@@ -110,6 +111,7 @@ def test_set_ups_at_once_share_a_cache(central, tmp_path):
     assert [len(list(folder.glob("*.jar"))) for folder in folders] == [10] * len(folders)
 
 
+@pytest.mark.all
 def test_a_set_up_waits_for_another_one(central, tmp_path, capfd):
     central.offer(one=b"1")
     lock = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ivy2" / "lakeproof.lock"
@@ -128,6 +130,7 @@ def test_a_set_up_waits_for_another_one(central, tmp_path, capfd):
         assert done.result()
 
 
+@pytest.mark.all
 def test_a_damaged_download_is_not_blamed_on_the_network(central, tmp_path):
     central.offer(one=b"1")
     (central.source / "one-1.jar.sha1").write_text("0" * 40)

@@ -270,6 +270,7 @@ def mutated(text: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
     return text
 
 
+@pytest.mark.all
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """A batch of 100 MB with some bad records needs at most three times its size."""
     batch = tmp_path / "batch.json"

@@ -220,6 +220,7 @@ def test_nothing_of_any_record_is_lost(data: st.DataObject) -> None:
         assert dumps(rest) == dumps(landed)
 
 
+@pytest.mark.all
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_policies_differ_in_what_they_keep_only(data: st.DataObject) -> None:

@@ -30,6 +30,7 @@ def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
     assert "differences" in is_found(build(mutant, tmp_path), 20_000)
 
 
+@pytest.mark.all
 def test_the_command_of_the_docs_finds_no_difference() -> None:
     (command,) = blocks("docs/judges.md", "sh")
     said = shell(command, {})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.selection import examples
+from tests.selection import examples, only_with_all
 
 from lakeproof.contracts import (
     ISO_8601,
@@ -285,7 +285,10 @@ def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
     of_units(contract, data.draw(st.lists(record_texts(contract), min_size=1, max_size=12)))
 
 
-@pytest.mark.parametrize("policy", DriftPolicy)
+@pytest.mark.parametrize(
+    "policy",
+    [DriftPolicy.FREEZE, only_with_all(DriftPolicy.RESCUE), pytest.param(DriftPolicy.DISCARD, marks=pytest.mark.long)],
+)
 def test_agrees_on_every_token_in_every_type(policy: DriftPolicy) -> None:
     left = count = 0
     for kind in [*PrimitiveType, DecimalType(10, 2), DecimalType(38, 38), DecimalType(5, 0)]:
@@ -301,7 +304,17 @@ def test_agrees_on_every_token_in_every_type(policy: DriftPolicy) -> None:
     assert left < count / 4  # units that are not JSON or not valid text
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+def marked(form: TimeForm) -> Any:
+    """Run a form by default, a form of each format and of each time zone with ``ALL=1``, and the others on demand."""
+    if form in (TimeForm(TimeFormat.T_OFFSET), TimeForm(TimeFormat.T_LOCAL, "Europe/Berlin"), FORMS[-1]):
+        return form
+    every_format = form.zone == ("Europe/Berlin" if form.format.may_lack_offset else "UTC")
+    if every_format or form.format is TimeFormat.T_LOCAL:
+        return only_with_all(form)
+    return pytest.param(form, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("form", map(marked, FORMS), ids=str)
 def test_agrees_on_every_token_in_every_form_of_a_timestamp(form: TimeForm) -> None:
     units = [b'{"a":' + token + b"}" for token in TOKENS]
     for constraints in (Constraints(), Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))):
@@ -311,6 +324,7 @@ def test_agrees_on_every_token_in_every_form_of_a_timestamp(form: TimeForm) -> N
 
 
 CONSTRAINED = [*BOUNDS, DecimalType(10, 2), PrimitiveType.STRING, PrimitiveType.SCALAR]
+BY_DEFAULT, ON_DEMAND = (PrimitiveType.INT, PrimitiveType.STRING), (PrimitiveType.LONG, PrimitiveType.SCALAR)
 
 
 def constraints_on(kind: Type) -> list[Constraints]:
@@ -323,7 +337,16 @@ def constraints_on(kind: Type) -> list[Constraints]:
     return [Constraints(minimum=bound) for bound in bounds] + [Constraints(maximum=bound) for bound in bounds]
 
 
-@pytest.mark.parametrize("kind", CONSTRAINED, ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=[pytest.mark.long if kind in ON_DEMAND else pytest.mark.all] * (kind not in BY_DEFAULT)
+        )
+        for kind in CONSTRAINED
+    ],
+    ids=str,
+)
 def test_agrees_on_every_token_under_constraints(kind: PrimitiveType | DecimalType) -> None:
     units = [b'{"a":' + token + b"}" for token in TOKENS]
     for each in constraints_on(kind):

@@ -21,6 +21,7 @@ FORMS = st.from_regex(
 ) | st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat())
 
 
+@pytest.mark.all
 @settings(max_examples=examples(1_000), deadline=None)
 @given(FORMS)
 @example("0000-01-01T00:00:00Z")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.selection import first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof.errors import UnavailableError
@@ -11,7 +12,7 @@ from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.database import transaction
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_by_default(["sqlite", "postgres"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")

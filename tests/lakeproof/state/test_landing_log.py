@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.selection import first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof.errors import UnavailableError
@@ -21,7 +22,7 @@ def stored(name: str, etag: str = "1", at: datetime = NOW) -> tuple[str, StoredF
     return name, StoredFile(f"file:///landing/{name}", 10, etag, at)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_by_default(["sqlite", "postgres"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from tests.selection import first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof.errors import UnavailableError
@@ -28,7 +29,7 @@ with lease(sys.argv[1], "events"):
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_by_default(["sqlite", "postgres"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")

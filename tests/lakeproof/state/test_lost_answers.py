@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.lost_answers import PostgresProxy
+from tests.selection import first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof.errors import LakeproofError, UnavailableError
@@ -76,7 +77,7 @@ CHANGES: dict[str, tuple[Callable[[str], object], Callable[[str], object]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", first_by_default(CHANGES, 2))
 def test_a_change_whose_answer_is_lost_is_there_once(change: str, database: Database, postgres: PostgresServer) -> None:
     do, state = CHANGES[change]
     undisturbed = postgres.new_database()
@@ -108,6 +109,7 @@ def test_a_sink_is_where_it_was_moved_to(database: Database) -> None:
     assert SinkPositions(database.uri).get("sink") == SENT
 
 
+@pytest.mark.all
 def test_a_lease_whose_answer_was_lost_blocks_nobody(database: Database) -> None:
     """The process with the lease ended, since it got no answer; the next one takes it at once, and renews it."""
     ContractLog(database.uri)

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.selection import first_by_default
 from tests.servers import PostgresServer
 
 from lakeproof.state import proofs
@@ -24,7 +25,7 @@ from lakeproof.state.proofs import (
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=first_by_default(["sqlite", "postgres"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")

@@ -114,6 +114,7 @@ def test_names_are_those_of_one_folder(storage, root, name_of):
     assert list(storage.names(root)) == ["5.json"]
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_s3_lists_more_than_a_page_in_order_and_from_a_key(bucket, s3_settings):
     from lakeproof.storage.s3 import s3_client

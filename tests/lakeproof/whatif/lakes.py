@@ -27,7 +27,9 @@ LANDED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 class Lake:
     """A lake with one stream, whose contract is a text."""
 
-    def __init__(self, settings: Settings, folder: Path, text: str, stream: str = "orders") -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, text: str, stream: str = "orders", micro_batch: int = 0
+    ) -> None:
         self.settings = settings.model_copy(update={"contracts": folder / "contracts"})
         self.stream = stream
         self.path = self.settings.contracts / f"{stream}.yaml"
@@ -35,7 +37,7 @@ class Lake:
         self.path.write_text(text)
         self.tables = stream_tables(stream)
         self.catalog = open_catalog(self.settings)
-        self._micro_batch = 0
+        self._micro_batch = micro_batch
 
     @property
     def contract(self) -> Contract:

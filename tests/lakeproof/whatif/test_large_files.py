@@ -80,6 +80,7 @@ def test_fields_that_changed_within_an_object_are_left_to_pyiceberg(
     assert rows.to_pylist()[0]["place"]["z"] is None
 
 
+@pytest.mark.all
 def test_the_rows_of_a_large_file_are_not_held_at_once(lake: Lake) -> None:
     table = lake.catalog.load_table(lake.tables.dead_letters)
     rows, size = 300_000, 400  # PyIceberg writes pages of 20,000 rows

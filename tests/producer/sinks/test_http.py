@@ -78,6 +78,7 @@ def test_the_topic_has_what_the_report_says(produce: Any, running: Collector, tm
     assert {*places} == at(landed).keys()
 
 
+@pytest.mark.all
 def test_a_collector_that_comes_later_gets_every_post(produce: Any, kafka: KafkaServer, tmp_path: Path) -> None:
     port = free_port()
     report = tmp_path / "report.json"
@@ -192,6 +193,7 @@ def test_a_signal_ends_the_retries_soon_and_the_report_is_written(
     assert (found["batches"], found["http"]) == (0, {"posts": 0, "repeated": len(posts) - 1, "refused": 0})
 
 
+@pytest.mark.all
 def test_what_is_accepted_after_a_signal_counts(produce: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(http, "_PATIENCE_SECONDS", 3600.0)
     monkeypatch.setattr(http, "_LAST_SECONDS", 120.0)

@@ -80,6 +80,7 @@ def test_a_missing_topic_is_created_and_said(produce: Any, kafka: KafkaServer) -
     assert len(received(kafka, topic)) == 400
 
 
+@pytest.mark.all
 def test_a_batch_may_be_larger_than_the_queue(
     produce: Any, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
