@@ -13,7 +13,7 @@ from tests.collector.conftest import own_topics
 from tests.collector.running import Collector, wait_for
 from tests.logs import failure
 from tests.programs import forked
-from tests.selection import first_by_default
+from tests.selection import only_with_all
 from tests.servers import KafkaServer, free_port
 from typer.testing import CliRunner
 
@@ -84,7 +84,9 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     assert_told(run(tmp_path, "run", collector_host="192.0.2.1"), 3, "Cannot listen on 192.0.2.1:8080")
 
 
-@pytest.mark.parametrize("number", first_by_default([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, only_with_all(signal.SIGINT), pytest.param(signal.SIGHUP, marks=pytest.mark.long)]
+)
 def test_a_signal_ends_it_with_exit_code_0(start_collector: Any, number: int) -> None:
     running: Collector = start_collector().ready()
     assert running.end(number) == 0

@@ -49,11 +49,12 @@ def ended(error: str, *arguments: str, before: str = "pass") -> "subprocess.Comp
     [
         ("UnavailableError('It is away.', 'Start it.')", "It is away.", "Start it.", True),
         only_with_all("UsageError('It is wrong.', 'Correct it.')", "It is wrong.", "Correct it.", False),
-        only_with_all(
+        pytest.param(
             "FileNotFoundError(2, 'No such file', 'a')",
             "'a': No such file.",
             "Check the path, its permissions and the disk, then try again.",
             False,
+            marks=pytest.mark.long,
         ),
     ],
 )

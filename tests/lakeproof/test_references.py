@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 from sqlalchemy.exc import OperationalError
 from tests.lakes import changed
-from tests.selection import first_by_default
+from tests.selection import only_with_all
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from lakeproof import references
@@ -28,7 +28,7 @@ ROWS = pa.table({"id": [1, 2]})
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture(params=first_by_default(["sqlite", "postgres", "rest"]))
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long), only_with_all("rest")])
 def catalog(request: pytest.FixtureRequest, lake_settings: Settings) -> Catalog:
     """A catalog with a table of format version 3, which has a snapshot."""
     settings = lake_settings

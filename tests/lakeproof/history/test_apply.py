@@ -420,8 +420,12 @@ ALIAS = "{name: alias, logicalType: string, customProperties: [{property: rename
 @pytest.mark.parametrize(
     ("begun", "says"),
     [
-        only_with_all([*V1[:-2], ALIAS, V1[-1]], "it was renaming nick to alias"),
-        only_with_all(["{name: count, logicalType: integer, required: true}", *V1[1:]], "it was widening count"),
+        pytest.param([*V1[:-2], ALIAS, V1[-1]], "it was renaming nick to alias", marks=pytest.mark.long),
+        pytest.param(
+            ["{name: count, logicalType: integer, required: true}", *V1[1:]],
+            "it was widening count",
+            marks=pytest.mark.long,
+        ),
         (V2, "it was renaming nick to alias, and widening count, .*ratio"),
     ],
 )

@@ -102,7 +102,7 @@ def test_a_jar_that_cannot_be_had_is_named(central, tmp_path):
     assert "one" in (tmp_path / "ivy.log").read_text()
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_set_ups_at_once_share_a_cache(central, tmp_path):
     central.offer(**{f"jar{number}": bytes([number]) * 1_000_000 for number in range(10)})
     folders = [tmp_path / str(number) / "jars" for number in range(3)]

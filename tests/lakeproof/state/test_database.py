@@ -23,7 +23,7 @@ print("open", flush=True)
 """
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_many_first_starts_at_once_all_succeed(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'state.db'}"
     starts = [
