@@ -1,12 +1,15 @@
 """A lake for verify: landed batches, consumed with the consumer's own judge, but without Spark."""
 
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+from tests.lakes import put_back
 
 from consumer.sources.files.read import envelopes
 from lakeproof.catalog import open_catalog
@@ -107,6 +110,28 @@ class Lake:
     def _append(self, name: str, rows: list[Row]) -> None:
         table = self.catalog.load_table(name)
         table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+
+
+@contextmanager
+def restored(lake: Lake) -> Iterator[None]:
+    """Undo changes made in the context: to tables, and to landed files of a local folder.
+
+    Files of the warehouse must not be changed or removed, and no database may be created.
+    """
+    databases, consumed = sorted(lake.settings.home.glob("*.db")), set(lake._consumed)
+    folder = local_path(lake.root)
+    landed = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+    with put_back(lake.settings):
+        yield
+    assert sorted(lake.settings.home.glob("*.db")) == databases, "a database that would not be put back"
+    lake._consumed = consumed
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in landed:
+            path.unlink()
+    for path, (content, time) in landed.items():
+        if not path.exists() or path.stat().st_mtime_ns != time or path.read_bytes() != content:
+            path.write_bytes(content)
+            os.utime(path, ns=(time, time))
 
 
 def _with(units: pa.Table, source: str, micro_batch: int, at: datetime) -> pa.Table:

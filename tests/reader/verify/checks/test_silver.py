@@ -2,52 +2,84 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from tests.lakes import changed
 from tests.reader.lake import Run, rows
-from tests.reader.verify.lake import BRONZE, Lake
+from tests.reader.verify.lake import BRONZE, Lake, restored
 from tests.reader.verify.silver.lakes import LANDED, TABLES, SilverLake
 from tests.reader.verify.silver.tables import CONFLICTS, KEPT, LATE, LEDGER
+from tests.selection import first_by_default, only_with_all
 from typer.testing import CliRunner
 
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import adopt
-from lakeproof.settings import Settings
+from lakeproof.settings import Settings, settings_of
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease, silver_lease
 from reader.cli import app
 from reader.connect import connect
 from reader.summary import print_summary
-from reader.verify.check import Result
+from reader.verify import report as report_module
+from reader.verify.check import Result, Verification
 from reader.verify.checks import silver as silver_module
+from reader.verify.report import ReportFormat, write_report
 
 CONTRACT = Path(__file__).parents[4] / "contracts" / "events.yaml"
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SilverLake:
+    home = tmp_path_factory.mktemp("silver") / "lake"
+    return SilverLake(settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": CONTRACT.parent}))
+
+
 @pytest.fixture
-def lake(lake_settings: Settings) -> SilverLake:
+def lake(shared: SilverLake) -> Iterator[SilverLake]:
+    """A lake whose tables and landed files are put back after the test."""
+    with restored(shared):
+        yield shared
+
+
+@pytest.fixture
+def own_lake(lake_settings: Settings) -> SilverLake:
+    """A lake of the same content for one test, which needs a state database."""
     return SilverLake(lake_settings)
 
 
-Verify = Callable[[Lake], tuple[int, dict[str, Any]]]
+class Verify:
+    """Runs verify; keeps the report for people on the same verification."""
 
+    def __init__(self, environment: Callable[[Settings], dict[str, str]]) -> None:
+        self._environment = environment
+        self.shown = ""
 
-@pytest.fixture
-def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
-    def run(lake: Lake) -> tuple[int, dict[str, Any]]:
+    def __call__(self, lake: Lake) -> tuple[int, dict[str, Any]]:
         """Return the exit code, and the report on silver."""
-        environment = reader_environment(lake.settings)
-        done = CliRunner().invoke(app, ["verify", "--format", "json"], env=environment, catch_exceptions=False)
+        command, environment = ["verify", "--format", "json"], self._environment(lake.settings)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(report_module, "write_report", self._write)
+            done = CliRunner().invoke(app, command, env=environment, catch_exceptions=False)
         report = json.loads(done.stdout)
         assert report["clean"] == (done.exit_code == 0)
         [stream] = report["streams"]
         return done.exit_code, stream["silver"]
 
-    return run
+    def _write(self, verifications: Sequence[Verification], report_format: ReportFormat, out: TextIO) -> None:
+        write_report(verifications, report_format, out)
+        with redirect_stdout(StringIO()) as shown:
+            write_report(verifications, ReportFormat.TABLE, shown)
+        self.shown = shown.getvalue()
+
+
+@pytest.fixture
+def verify(reader_environment: Callable[[Settings], dict[str, str]]) -> Verify:
+    return Verify(reader_environment)
 
 
 WHOLE = {"kept": 4, "duplicates": 1, "conflicts": 1, "late": 1}
@@ -79,50 +111,49 @@ def without_key(settings: Settings, folder: Path) -> Settings:
 NOT_FILLED = {"verdicts": dict.fromkeys(WHOLE, 0), "exists": False, "undecided": 7, "problems": [], "findings": []}
 
 
-def test_silver_that_has_not_been_filled_yet_is_not_clean(lake: SilverLake, verify: Verify, reader: Run) -> None:
+def test_silver_that_has_not_been_filled_yet_is_not_clean(own_lake: SilverLake, verify: Verify) -> None:
     for name in TABLES:
-        lake.catalog.drop_table(name)
-    assert verify(lake) == (0, NOT_FILLED)
-    with lease(lake.settings.state.database, silver_lease("events")):  # its consumer has just started
-        assert verify(lake) == (0, NOT_FILLED)
-    lake.edit(BRONZE, lambda _: [])
-    assert verify(lake)[1] is None
-    done = reader(lake.settings, "verify")
-    assert "silver" not in done.stdout
+        own_lake.catalog.drop_table(name)
+    assert verify(own_lake) == (0, NOT_FILLED)
+    with lease(own_lake.settings.state.database, silver_lease("events")):  # its consumer has just started
+        assert verify(own_lake) == (0, NOT_FILLED)
+    own_lake.edit(BRONZE, lambda _: [])
+    assert verify(own_lake)[1] is None
+    assert "silver" not in verify.shown
 
 
-def test_silver_that_was_lost_is_a_problem(lake: SilverLake, verify: Verify, reader: Run) -> None:
-    lake.decide(0, 3)
-    with lease(lake.settings.state.database, silver_lease("events")):
+@pytest.mark.all
+def test_silver_that_was_lost_is_a_problem(own_lake: SilverLake, verify: Verify) -> None:
+    own_lake.decide(0, 3)
+    with lease(own_lake.settings.state.database, silver_lease("events")):
         pass
     for name in TABLES:
-        lake.catalog.drop_table(name)
+        own_lake.catalog.drop_table(name)
     problem = (
         "silver.events does not exist, but a consumer has run its query. Run `consumer rebuild silver events`, to fill "
         "silver again from bronze."
     )
-    assert verify(lake) == (1, NOT_FILLED | {"problems": [problem]})
-    done = reader(lake.settings, "verify")
-    assert done.returncode == 1
-    assert f"events: {problem}" in done.stdout
-    assert "Not clean: silver is not what bronze makes it (see above)." in done.stdout
+    assert verify(own_lake) == (1, NOT_FILLED | {"problems": [problem]})
+    assert f"events: {problem}" in verify.shown
+    assert "Not clean: silver is not what bronze makes it (see above)." in verify.shown
 
 
-@pytest.mark.parametrize(("end", "waiting"), [(0, "7 rows of bronze are"), (2, "2 rows of bronze are")])
-def test_rows_that_are_not_decided_yet_are_no_fault(
-    lake: SilverLake, verify: Verify, reader: Run, end: int, waiting: str
-) -> None:
+@pytest.mark.parametrize(
+    ("end", "waiting"), first_by_default([(2, "2 rows of bronze are"), (0, "7 rows of bronze are")])
+)
+def test_rows_that_are_not_decided_yet_are_no_fault(lake: SilverLake, verify: Verify, end: int, waiting: str) -> None:
     if end:
         lake.decide(0, end)
+    lake.land({"pending.json": LANDED[0]})
     exit_code, silver = verify(lake)
     assert (exit_code, silver["undecided"], silver["findings"]) == (0, int(waiting[0]), [])
-    lake.land({"pending.json": LANDED[0]})
-    done = reader(lake.settings, "verify")
     text = f"Nothing is lost or doubled so far. 1 file is not consumed yet. {waiting} not decided in silver yet."
-    assert text in done.stdout
+    assert text in verify.shown
 
 
-@pytest.mark.parametrize("names", [TABLES[:1], TABLES[:2], TABLES[:3]])
+@pytest.mark.parametrize(
+    "names", [pytest.param(TABLES[:1], marks=pytest.mark.long), only_with_all(TABLES[:2]), TABLES[:3]]
+)
 def test_a_micro_batch_in_progress_is_no_fault(lake: SilverLake, verify: Verify, names: tuple[str, ...]) -> None:
     lake.decide(0, 1)
     lake.decide(1, 3, names)
@@ -148,7 +179,7 @@ def test_a_micro_batch_that_is_committed_meanwhile_is_no_fault(
     assert (exit_code, silver["undecided"], silver["findings"], ends) == (0, 2, [], [3])
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [only_with_all(name) if name in (LATE, CONFLICTS) else name for name in TABLES])
 def test_rows_beyond_the_marker_of_their_table_are_a_fault(lake: SilverLake, verify: Verify, name: str) -> None:
     lake.decide(0, 2)
     column = "micro_batch_id" if name == LEDGER else "_micro_batch_id"
@@ -164,17 +195,17 @@ def test_rows_beyond_the_marker_of_their_table_are_a_fault(lake: SilverLake, ver
     }
 
 
-def test_a_table_that_is_behind_silver_is_a_fault(lake: SilverLake, verify: Verify, reader: Run) -> None:
+def test_a_table_that_is_behind_silver_is_a_fault(lake: SilverLake, verify: Verify) -> None:
     lake.decide(0, 3)
     lake.mark(LATE, 0, 2)
     exit_code, silver = verify(lake)
     assert (exit_code, silver["findings"]) == (1, [])
     [problem] = silver["problems"]
     assert problem.startswith("silver.events_late has the micro-batches before 2, but silver.events those before 3")
-    assert f"events: {problem}" in reader(lake.settings, "verify").stdout
+    assert f"events: {problem}" in verify.shown
 
 
-def test_a_fault_is_shown_with_its_examples(lake: SilverLake, verify: Verify, reader: Run) -> None:
+def test_a_fault_is_shown_with_its_examples(lake: SilverLake, verify: Verify) -> None:
     lake.decide(0, 3)
     lake.edit(KEPT, lambda rows: [row for row in rows if row["event_id"] != "y"])
     lake.edit(CONFLICTS, lambda rows: [row | {"_winner_position": 1} for row in rows])
@@ -189,15 +220,14 @@ def test_a_fault_is_shown_with_its_examples(lake: SilverLake, verify: Verify, re
             "examples": ["1.json, position 1: points to 0.json, position 1, expected 0.json, position 0"],
         },
     ]
-    done = reader(lake.settings, "verify")
-    assert done.returncode == 1
-    assert "│ missing: should be kept │    1 │ 0.json, position 1 " in done.stdout
-    assert "Not clean: silver is not what bronze makes it (see above)." in done.stdout
+    assert "│ missing: should be kept │    1 │ 0.json, position 1 " in verify.shown
+    assert "Not clean: silver is not what bronze makes it (see above)." in verify.shown
     lake.edit(BRONZE, lambda rows: rows[1:])
-    done = reader(lake.settings, "verify")
-    assert "Not clean: some units are lost, doubled or changed, and silver is not what bronze makes it" in done.stdout
+    assert verify(lake)[0] == 1
+    assert "Not clean: some units are lost, doubled or changed, and silver is not what bronze makes it" in verify.shown
 
 
+@pytest.mark.all
 def test_maintenance_changes_nothing(lake: SilverLake, verify: Verify) -> None:
     lake.decide(0, 2)
     for name in (BRONZE, *TABLES):
@@ -206,21 +236,23 @@ def test_maintenance_changes_nothing(lake: SilverLake, verify: Verify) -> None:
     assert verify(lake)[0] == 0
 
 
-def test_a_silver_table_that_is_gone(lake: SilverLake, verify: Verify, reader: Run) -> None:
-    lake.decide(0, 3)
-    lake.catalog.drop_table(LATE)
-    exit_code, silver = verify(lake)
+@pytest.mark.all
+def test_a_silver_table_that_is_gone(own_lake: SilverLake, verify: Verify, reader: Run) -> None:
+    own_lake.decide(0, 3)
+    own_lake.catalog.drop_table(LATE)
+    exit_code, silver = verify(own_lake)
     assert exit_code == 1
     assert silver["problems"] == [
         "silver.events_late does not exist, but the other silver tables do. Run `consumer rebuild silver events`, to "
         "fill silver again from bronze."
     ]
-    with lease(lake.settings.state.database, silver_lease("events")):  # rebuilt tables are being put in place
-        done = reader(lake.settings, "verify")
+    with lease(own_lake.settings.state.database, silver_lease("events")):  # rebuilt tables are being put in place
+        done = reader(own_lake.settings, "verify")
     assert (done.returncode, done.stdout) == (2, "")
     assert "Could not check. The table silver.events_late of the stream events does not exist yet." in done.stderr
 
 
+@pytest.mark.all
 def test_the_contract_is_the_one_that_silver_was_filled_under(
     lake_settings: Settings, tmp_path: Path, verify: Verify, reader: Run
 ) -> None:
