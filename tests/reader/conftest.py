@@ -14,6 +14,7 @@ import pytest
 from tests.lakes import variables
 from tests.programs import forked
 from tests.reader.lake import Append, Done, Run
+from tests.selection import only_with_all
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -178,7 +179,7 @@ def s3_lake(minio: Any, tmp_path_factory: pytest.TempPathFactory, append: Append
     return settings
 
 
-@pytest.fixture(params=["local_lake", pytest.param("s3_lake", marks=pytest.mark.s3)])
+@pytest.fixture(params=["local_lake", only_with_all("s3_lake", marks=[pytest.mark.s3])])
 def lake(request: pytest.FixtureRequest) -> Settings:
     """The same lake, on local folders and on MinIO."""
     settings: Settings = request.getfixturevalue(request.param)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from lakeproof.addresses import sqlite_path
 from lakeproof.catalog import CATALOG, open_catalog
 from lakeproof.contracts import load_contract
@@ -73,6 +75,7 @@ def test_a_catalog_without_tables_is_empty_and_none_is_made(lake_settings: Setti
         file.touch()
 
 
+@pytest.mark.all
 def test_a_statement_imports_neither_pyiceberg_nor_sqlalchemy(
     lake_settings: Settings, reader_environment: Callable[[Settings], dict[str, str]]
 ) -> None:

@@ -111,6 +111,7 @@ def test_pyiceberg_reads_and_writes_with_the_lakes_own_catalog(lake: Settings, r
     assert "rows 6" in run(environment, sys.executable, "-c", text + writes + undone)
 
 
+@pytest.mark.all
 def test_a_notebook_reads_the_lake(local_lake: Settings, reader_environment: Environment, tmp_path: Path) -> None:
     text = snippet(local_lake, Client.JUPYTER, "bronze.events", served=False)
     notebook = tmp_path / "lake.ipynb"
@@ -134,6 +135,7 @@ def test_duckdb_and_pyiceberg_read_what_is_served(served: tuple[Settings, dict[s
     assert output.count("'user_id': 'u") == 3
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_what_is_served_may_be_on_s3(s3_lake: Settings, reader_environment: Environment) -> None:
     settings = changed(s3_lake, LAKE_SERVE_PORT=free_port())
@@ -179,6 +181,7 @@ def test_only_who_has_the_token_reads_and_nobody_writes(served: tuple[Settings, 
     assert "Unauthorized_401" in shell_of_duckdb(wrong, script, code=1)
 
 
+@pytest.mark.all
 def test_it_makes_a_token_and_says_what_is_wrong_with_an_address(
     served: tuple[Settings, dict[str, str]], reader_environment: Environment, local_lake: Settings
 ) -> None:
@@ -282,7 +285,8 @@ def test_secrets_are_references(s3_lake: Settings) -> None:
             assert ("LAKE_SERVE_TOKEN" if served or client is Client.DUCKDB else "PGPASSWORD") in text
 
 
-@pytest.mark.parametrize("kind", ["credential", "token"])
+@pytest.mark.all
+@pytest.mark.parametrize("kind", ["credential", pytest.param("token", marks=pytest.mark.long)])
 def test_a_login_at_a_rest_catalog_is_a_reference(
     local_lake: Settings, reader_environment: Environment, kind: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_an_open_session_sees_commits_new_tables_and_new_namespaces(lake: Settin
         catalog.drop_namespace("gold")
 
 
+@pytest.mark.all
 def test_many_commits_in_a_row_are_each_seen_at_once(local_lake: Settings, append: Append) -> None:
     with connect(local_lake) as session:
         ((before,),) = rows(session, "SELECT count(*) FROM bronze.events")

@@ -128,6 +128,7 @@ def test_an_open_shell_sees_commits_and_new_tables(
     catalog.drop_namespace("silver")
 
 
+@pytest.mark.all
 def test_a_shell_opened_before_anything_landed_sees_the_first_rows(
     lake_settings: Settings, terminal: Callable[..., Terminal], append: Append
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_shell_opened_before_anything_landed_sees_the_first_rows(
     assert shell.count("dead_letters_text.events") == 0
 
 
+@pytest.mark.all
 def test_the_terminal_shows_duckdbs_greeting_and_no_noise(terminal: Callable[..., Terminal]) -> None:
     shell = terminal()
     assert "DuckDB v" in shell.greeting
@@ -150,6 +152,7 @@ def test_the_terminal_shows_duckdbs_greeting_and_no_noise(terminal: Callable[...
     assert shell.process.exitstatus == 0
 
 
+@pytest.mark.all
 def test_a_result_fits_the_screen_and_a_long_value_is_shown_whole(terminal: Callable[..., Terminal]) -> None:
     shell = terminal()
     for statement in ("FROM dead_letters_text.events", "SELECT 'start' || repeat('x', 500) || 'end' AS longest"):
@@ -173,6 +176,7 @@ def test_ctrl_c_cancels_a_query_and_the_shell_goes_on(terminal: Callable[..., Te
     shell.process.expect_exact("n=6")
 
 
+@pytest.mark.all
 def test_whoever_ends_the_reader_ends_its_shell(terminal: Callable[..., Terminal]) -> None:
     shell = terminal()
     children = _children(shell.process.pid)

@@ -60,6 +60,7 @@ def test_the_commands_show_and_export_what_the_page_says(settings: Settings, rea
     assert json.loads((settings.home / "left.jsonl").read_text().splitlines()[1]) == event(3)
 
 
+@pytest.mark.all
 def test_what_a_transform_did_is_a_statement_of_sql(settings: Settings, reader: Run) -> None:
     (statement,) = blocks(PAGE, "sql")
     found = json.loads(run(settings, reader, f'reader sql "{statement}" --format json'))

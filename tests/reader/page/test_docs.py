@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.pages import blocks
 from tests.reader.lake import Run
 from tests.reader.page.lake import Day, Text, good
@@ -15,6 +16,7 @@ from tests.reader.page.lake import Day, Text, good
 from lakeproof.settings import Settings
 
 
+@pytest.mark.all
 def test_the_commands_of_the_page_write_and_serve_it(
     lake_settings: Settings, reader: Run, reader_environment: Callable[[Settings], dict[str, str]]
 ) -> None:

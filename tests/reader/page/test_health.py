@@ -98,12 +98,16 @@ def failed(day: Day) -> None:
     ("happen", "said", "since"),
     [
         (garbage, "Too many bad units: 100 of 200 (50%) became dead letters, most often for wrong_type", clock(14)),
-        (storm, "Duplicates: 200 of 240 rows (83%) were sent again", clock(12)),
-        (late, "Late rows: 40 of 240 (17%) came after the horizon had passed them, and are not in silver", clock(10)),
+        only_with_all(storm, "Duplicates: 200 of 240 rows (83%) were sent again", clock(12)),
+        only_with_all(
+            late, "Late rows: 40 of 240 (17%) came after the horizon had passed them, and are not in silver", clock(10)
+        ),
         (behind, "The consumer is behind: 3 files wait, and no consumer runs", clock(10)),
-        (passed, "The file gone.json is lost: the consumer has passed it, and no table has its records", clock(10)),
+        only_with_all(
+            passed, "The file gone.json is lost: the consumer has passed it, and no table has its records", clock(10)
+        ),
         (removed, "bronze.events has 97 rows, and the ledger counted 100: 3 rows are missing.", None),
-        (broken, "dead_letters.events cannot be read: IO Error", None),
+        only_with_all(broken, "dead_letters.events cannot be read: IO Error", None),
         only_with_all(disappeared, "The file gone.json is gone: it disappeared before it was read", clock(10)),
         only_with_all(failed, "The query silver.events failed: The disk is full", ...),
     ],

@@ -109,6 +109,7 @@ def test_it_says_why_with_the_newest_example_and_its_place(stream: StreamPage, h
     assert "By the contract in the file, a replay would take 0 of 4 examples." in Text(html).text
 
 
+@pytest.mark.all
 def test_it_says_what_a_replay_by_another_contract_would_do(settings: Settings, tmp_path: Path) -> None:
     text = (ROOT / "contracts" / "events.yaml").read_text()
     assert text.count("value: event_timestamp\n") == 1
@@ -216,6 +217,7 @@ def test_a_lake_without_tables_says_what_to_do(lake_settings: Settings) -> None:
     assert "The lake has no tables yet. Run lakeproof demo" in Text(render(page)).text
 
 
+@pytest.mark.all
 def test_a_contract_that_cannot_be_read_hides_no_other_stream(lake_settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "contracts"
     shutil.copytree(lake_settings.contracts, folder)

@@ -52,6 +52,7 @@ def get(address: str, path: str = "", **headers: str) -> tuple[int, str, HTTPRes
         return error.code, error.read().decode(), error  # type: ignore[return-value]
 
 
+@pytest.mark.all
 def test_the_page_is_served_on_ipv6(settings: Settings) -> None:
     with serving(settings, [], "::1", 0) as found:
         assert found.startswith("http://[::1]:")
@@ -108,6 +109,7 @@ def test_another_address_wants_the_token(settings: Settings) -> None:
             assert get(base, Cookie=cookies)[0] == 401
 
 
+@pytest.mark.all
 def test_a_browser_stays_logged_in_at_two_servers_of_one_host(settings: Settings) -> None:
     """Browsers send the cookies of a host to all its ports."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -225,6 +227,7 @@ server.run_page(load_settings(), [], "127.0.0.1", 0)
 """
 
 
+@pytest.mark.all
 def test_it_ends_while_a_page_is_read(settings: Settings) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", BUSY],

@@ -65,6 +65,7 @@ def test_a_device_has_lines_of_readings_and_points_of_samples_and_anomalies(lake
     assert (panel.measure, found.time, found.title) == ("sensor_freq", "event_time", "sensors: d'1")
 
 
+@pytest.mark.all
 def test_it_is_drawn_in_the_terminal_and_to_a_file(lake: Settings, tmp_path: Path) -> None:
     shown = plot("sensors", "--device", "d'1")
     assert shown.exit_code == 0, shown.output

@@ -109,6 +109,7 @@ def test_faults_are_reported_though_another_stream_cannot_be_checked(
     assert err.startswith("Error: Could not check clickstream. ")
 
 
+@pytest.mark.all
 def test_without_faults_the_exit_code_says_that_a_stream_was_not_checked(
     lake_settings: Settings, reader_environment: Environment
 ) -> None:
@@ -118,6 +119,7 @@ def test_without_faults_the_exit_code_says_that_a_stream_was_not_checked(
     assert (code, "Not checked: clickstream." in out) == (2, True)
 
 
+@pytest.mark.all
 def test_a_stream_without_its_contract_is_reported(lake: Lake, tmp_path: Path, reader_environment: Environment) -> None:
     folder = tmp_path / "contracts"
     shutil.copytree(lake.settings.contracts, folder)
@@ -139,6 +141,7 @@ def test_a_stream_without_its_contract_is_reported(lake: Lake, tmp_path: Path, r
     assert (code, out, err.count("Restore the contract.")) == (2, "Not checked: clickstream, events, sensors.\n", 3)
 
 
+@pytest.mark.all
 def test_ctrl_c_is_no_error_of_a_stream(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = with_unreachable_brokers(lake)
 
@@ -150,6 +153,7 @@ def test_ctrl_c_is_no_error_of_a_stream(lake: Lake, monkeypatch: pytest.MonkeyPa
         verify(settings)
 
 
+@pytest.mark.all
 def test_a_report_that_cannot_be_written_is_no_fault(lake: Lake, reader_environment: Environment) -> None:
     for more in ([], ["--format", "json"], ["--follow"]):
         with Path("/dev/full").open("w") as full:

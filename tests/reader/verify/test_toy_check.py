@@ -67,6 +67,7 @@ def verify(
     return run
 
 
+@pytest.mark.all
 def test_a_toy_check(lake: SilverLake, verify: Callable[..., tuple[int, str]]) -> None:
     lake.decide(0, 3)
     exit_code, shown = verify()

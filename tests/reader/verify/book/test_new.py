@@ -248,7 +248,6 @@ def doubled(number: int) -> Change:
             (KEPT, altered("user_id", "b", 3), "silver.events other rows than were proven"),
             (KEPT, doubled(4), "several rows of one record"),
         ],
-        3,
     ),
 )
 def test_each_fault_in_a_table_is_found(lake: BookLake, table: str, change: Change, expected: str) -> None:
@@ -303,6 +302,7 @@ def test_landed_files_that_changed_are_found(lake: BookLake) -> None:
     assert facts["resent"] == (("1.json", "again.json"),)
 
 
+@pytest.mark.all
 def test_compactions_are_proven_without_landed_files(lake: BookLake) -> None:
     for name in TABLES:
         lake.edit(name, lambda rows: rows)
@@ -313,6 +313,7 @@ def test_compactions_are_proven_without_landed_files(lake: BookLake) -> None:
     assert "bronze.events other rows than were proven" in told(lake.proven())
 
 
+@pytest.mark.all
 def test_a_source_that_is_taken_again_is_found(lake: BookLake) -> None:
     row = next(row for row in lake.rows(BRONZE) if row["_source"] == "0.json")
     booking = next(row for row in lake.rows(LEDGER) if row["source"] == "0.json")
@@ -331,6 +332,7 @@ def test_rows_beyond_the_ledger_are_not_proven_yet(lake: BookLake) -> None:
     assert found.proof.reached["tables"][BRONZE]["before"] == 5
 
 
+@pytest.mark.all
 def test_the_first_replay_of_all_during_a_proof_loses_nothing(
     lake: BookLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,6 +196,7 @@ def test_each_outcome(lake: Lake, tmp_path: Path) -> None:
     assert "lost in silver" not in faults(now)
 
 
+@pytest.mark.all
 def test_a_post_that_is_sent_again_in_another_order_is_said(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_topic_that_the_stream_does_not_come_from(lake: Lake, tmp_path: Path) 
     assert [each.details for each in found.findings] == [(source_name("other", 0, 3),)]
 
 
+@pytest.mark.all
 def test_an_event_from_before_the_beginning_is_not_lost(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +259,7 @@ def test_without_silver_bronze_counts(lake: Lake, tmp_path: Path) -> None:
     assert outcomes(lake.check(tmp_path, 0, 1)) == {Outcome.BRONZE: 1, Outcome.PENDING: 1}
 
 
+@pytest.mark.all
 def test_a_wrong_correlation_id_is_found(lake: Lake, tmp_path: Path) -> None:
     lake.of_topic()
     client = {"key": "client", "value": b"shop"}
@@ -296,6 +299,7 @@ def test_a_dead_letter_that_a_replay_closed_is_what_its_row_is(lake: Lake, tmp_p
     assert faults(found) == {"lost": [1], "doubled": [2]}
 
 
+@pytest.mark.all
 def test_a_dead_letter_is_open_until_the_ledger_has_its_replay(lake: Lake, tmp_path: Path) -> None:
     lake.of_topic()
     ensure_attempts(lake.catalog, "clickstream")

@@ -97,7 +97,13 @@ def world(once: World) -> Iterator[World]:
 CHANGED = [(1_000_000, RECORD), (100, 100), (UNPACKED, RECORD), (1_000, RECORD), (UNPACKED, 100_000), (UNPACKED, 100)]
 
 
-@pytest.mark.parametrize(("unpacked", "record"), first_by_default(CHANGED, 2))
+@pytest.mark.parametrize(
+    ("unpacked", "record"),
+    [
+        *first_by_default(CHANGED[:3]),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in CHANGED[3:]),
+    ],
+)
 def test_limits_of_today_cast_no_doubt_on_earlier_verdicts(once: World, unpacked: int, record: int) -> None:
     report = once.verify(unpacked, record)
     assert (report["sources"], report["problems"]) == ([], [])
@@ -105,7 +111,7 @@ def test_limits_of_today_cast_no_doubt_on_earlier_verdicts(once: World, unpacked
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("unpacked", [UNPACKED, 1_000_000, 100])
+@pytest.mark.parametrize("unpacked", [UNPACKED, 1_000_000, pytest.param(100, marks=pytest.mark.long)])
 def test_a_unit_that_is_lost_or_doubled_is_found(world: World, unpacked: int) -> None:
     row = world.drop(TABLES.bronze, 0, 5)
     ((status, details),) = world.faults(unpacked)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.consumer.layers.gold.lakes import FINAL, NOON, SLIDING, SPENDING, VISITS, order
 from tests.consumer.layers.gold.model import Order, Spec, windows
 from tests.lakeproof.gold.products import CONTRACT
-from tests.selection import examples
+from tests.selection import examples, first_by_default, only_with_all
 
 from lakeproof.contracts import parse_contract
 from lakeproof.gold.model import Product
@@ -214,7 +214,7 @@ CHANGES: dict[str, tuple[str, Callable[[list[Row]], Any], str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("slice_rows", [1, 1_000_000])
+@pytest.mark.parametrize("slice_rows", first_by_default([1, 1_000_000]))
 def test_a_planted_fault_is_found(lake: Lake, change: str, slice_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows_module, "_SLICE_ROWS", slice_rows)
     what, plant, example = CHANGES[change]
@@ -225,7 +225,7 @@ def test_a_planted_fault_is_found(lake: Lake, change: str, slice_rows: int, monk
 
 
 @pytest.mark.parametrize("measure", SPENDING.measures)
-@pytest.mark.parametrize("to_null", [False, True])
+@pytest.mark.parametrize("to_null", first_by_default([False, True]))
 def test_a_wrong_value_of_each_measure_is_found(lake: Lake, measure: str, to_null: bool) -> None:
     for index, row in enumerate(lake.rows):
         if to_null and row[measure] is None:
@@ -308,8 +308,8 @@ PLANTED_IN_SESSIONS: dict[str, tuple[Callable[[list[Row]], Any], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", PLANTED_IN_SESSIONS)
-@pytest.mark.parametrize("slice_rows", [1, 1_000_000])
+@pytest.mark.parametrize("fault", first_by_default(PLANTED_IN_SESSIONS, 3))
+@pytest.mark.parametrize("slice_rows", first_by_default([1, 1_000_000]))
 def test_a_fault_planted_in_sessions_is_found(
     session: Session, fault: str, slice_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ orders = st.builds(
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
-@pytest.mark.parametrize("slice_rows", [1, 3, 1_000_000])
+@pytest.mark.parametrize("slice_rows", [1, pytest.param(3, marks=pytest.mark.long), only_with_all(1_000_000)])
 @settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_verify_finds_exactly_the_tables_that_differ_from_the_model(

@@ -90,6 +90,7 @@ def tables_of(session: Session, proven: int = 0, accounted: Callable[[], Offsets
     return TablesOfTopic(session, NAMES, TOPIC, accounted, replays, Reach(proven))
 
 
+@pytest.mark.all
 def test_units_are_not_compared_with_each_range() -> None:
     ranges = [(at, at + 10) for at in range(0, 5_000, 10)]
     with session_of(ranges, list(range(4_990)), list(range(4_990, 5_000))) as session:
