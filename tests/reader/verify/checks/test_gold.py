@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.programs import forked
+from tests.reader.verify.lake import restored
 from tests.reader.verify.silver.lakes import SilverLake, batch
 from tests.reader.verify.silver.tables import BRONZE, KEPT, NOON
+from tests.selection import first_by_default
 from typer.testing import CliRunner
 
 from consumer.iceberg.marker import Committed, Marker, property_of
@@ -143,9 +145,10 @@ def lake(shared: GoldLake) -> GoldLake:
 
 
 @pytest.fixture
-def own_lake(tmp_path: Path) -> GoldLake:
-    """A lake of the same content for one test."""
-    return lake_in(tmp_path)
+def own_lake(lake: GoldLake) -> Iterator[GoldLake]:
+    """The lake for a test that changes silver: its tables are put back."""
+    with restored(lake):
+        yield lake
 
 
 WHOLE = (window(TEN, 3), window(TEN + HOUR, 1))
@@ -167,8 +170,9 @@ def test_nothing_is_said_where_no_product_is_declared(lake: GoldLake) -> None:
     lake.catalog.create_namespace("gold")
 
 
-@pytest.mark.parametrize("text", [ACTIVITY, FINAL])
-def test_a_table_that_does_not_exist_is_not_filled_yet_or_was_lost(own_lake: GoldLake, text: str) -> None:
+@pytest.mark.parametrize("text", [ACTIVITY, pytest.param(FINAL, marks=pytest.mark.long)])
+def test_a_table_that_does_not_exist_is_not_filled_yet_or_was_lost(tmp_path: Path, text: str) -> None:
+    own_lake = lake_in(tmp_path)
     (own_lake.settings.gold / "activity.yaml").write_text(text)
     not_filled = result_of("activity", behind=4, exists=False)
     own_lake.catalog.drop_namespace("gold")
@@ -215,6 +219,7 @@ def test_a_row_that_silver_lost_is_a_fault_of_gold(own_lake: GoldLake) -> None:
     assert [(each.what, each.rows) for each in found.findings] == [("not expected", 1)]
 
 
+@pytest.mark.all
 def test_maintenance_changes_nothing(own_lake: GoldLake) -> None:
     own_lake.create()
     own_lake.fill(3, *WHOLE)
@@ -223,6 +228,7 @@ def test_maintenance_changes_nothing(own_lake: GoldLake) -> None:
     assert own_lake.verified() == (CLEAN,)
 
 
+@pytest.mark.all
 def test_a_micro_batch_that_is_committed_meanwhile_is_no_fault(lake: GoldLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create()
     lake.fill(2, window(TEN, 3))
@@ -246,7 +252,7 @@ def test_a_micro_batch_that_is_committed_meanwhile_is_no_fault(lake: GoldLake, m
         ("max(event_timestamp)\n", "max(event_timestamp)\npublish: final\n"),
     ],
 )
-@pytest.mark.parametrize("without", [None, PRODUCT])
+@pytest.mark.parametrize("without", first_by_default([None, PRODUCT]))
 def test_a_table_of_another_product(lake: GoldLake, old: str, new: str, without: str | None) -> None:
     lake.create()
     lake.fill(3, *WHOLE)
@@ -275,6 +281,7 @@ def test_a_product_whose_file_only_looks_different_is_the_same(lake: GoldLake) -
     assert lake.verified() == (CLEAN,)
 
 
+@pytest.mark.all
 def test_a_table_of_another_silver(own_lake: GoldLake) -> None:
     own_lake.create()
     own_lake.fill(3, *WHOLE)
@@ -288,6 +295,7 @@ def test_a_table_of_another_silver(own_lake: GoldLake) -> None:
     assert own_lake.problem().startswith("gold.activity was filled from another silver.events, which was replaced")
 
 
+@pytest.mark.all
 def test_a_table_that_is_ahead_of_silver(own_lake: GoldLake) -> None:
     own_lake.create()
     own_lake.fill(3, *WHOLE)
@@ -318,7 +326,7 @@ def test_a_marker_whose_property_was_removed_is_still_in_its_snapshot(lake: Gold
     assert lake.verified() == (result_of("activity", 1, 1),)
 
 
-@pytest.mark.parametrize("column", ["window_end", "user_id", "newest"])
+@pytest.mark.parametrize("column", first_by_default(["window_end", "user_id", "newest"]))
 def test_a_column_that_was_dropped(lake: GoldLake, column: str) -> None:
     lake.create()
     lake.fill(3, *WHOLE)
@@ -398,6 +406,7 @@ def test_a_final_window_is_expected_once_the_horizon_has_passed_it(closing: Gold
     assert (finding.what, finding.rows) == ("not expected", 1)
 
 
+@pytest.mark.all
 def test_a_final_product_with_another_horizon(closing: GoldLake) -> None:
     wrong = datetime(2025, 12, 25, 12, tzinfo=UTC)
     closing.fill(3, window(OLD, 1, newest=OLD + HOUR / 2), horizon=wrong)
@@ -477,6 +486,7 @@ def test_the_report(
     assert "events: gold.activity was filled with other keys" in printed()
 
 
+@pytest.mark.all
 def test_a_broken_product_is_one_line(lake: GoldLake, reader_environment: Callable[[Settings], dict[str, str]]) -> None:
     lake.create()
     (lake.settings.gold / "activity.yaml").write_text("name: activity\nsilver: events\n")
