@@ -53,7 +53,7 @@ def test_the_page_about_proofs(lake: BookLake, environment: dict[str, str], read
 def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environment: dict[str, str]) -> None:
     _, follow = blocks(PAGE, "sh")
     assert follow.split() == ["reader", "verify", "events", "--follow", "--every", "60"]
-    command = [sys.executable, "-m", *follow.split()[:-1], "5"]
+    command = [sys.executable, "-m", *follow.split()[:-1], "1"]
     with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         lines = [process.stdout.readline()]
@@ -74,6 +74,7 @@ def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environmen
     assert (last.kind, last.outcome) == (ProofKind.NEW, ProofOutcome.CLEAN)
 
 
+@pytest.mark.all
 def test_a_follower_that_is_stopped_within_a_proof_leaves_nothing(lake: BookLake, environment: dict[str, str]) -> None:
     before = last_proofs(lake.settings.state.database)
     command = [sys.executable, "-m", "reader", "verify", "events", "--follow"]

@@ -121,6 +121,8 @@ def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureR
 
 
 SOURCES = first_by_default(["files", "kafka"])
+# For tests of what is the same for both sources once the dead letters have been read.
+MAINLY_FILES = ["files", pytest.param("kafka", marks=pytest.mark.long)]
 
 
 @pytest.fixture(params=SOURCES)
@@ -297,6 +299,16 @@ FAULTS: dict[str, tuple[Callable[[World], None], str]] = {
 }  # fmt: skip
 
 
+# The same finding as for another fault, or one that another test plants; on demand.
+ON_DEMAND = (
+    "an attempt twice",
+    "other reasons closed",
+    "nothing closed",
+    "the rest of a salvage altered",
+    "a bad record of a salvage altered",
+    "a record of a transformed batch that is not what was judged",
+    "a dead letter that was closed, removed",
+)
 # Of a topic, those whose rows verify finds in another way than of files; the others with ALL=1.
 OF_TOPIC = (
     "a replayed row lost",
@@ -310,7 +322,8 @@ OF_TOPIC = (
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        *first_by_default((("files", name) for name in FAULTS), 5),
+        *first_by_default((("files", name) for name in FAULTS if name not in ON_DEMAND), 3),
+        *(pytest.param("files", name, marks=pytest.mark.long) for name in ON_DEMAND),
         *(only_with_all("kafka", name) for name in FAULTS if name in OF_TOPIC),
         *(pytest.param("kafka", name, marks=pytest.mark.long) for name in FAULTS if name not in OF_TOPIC),
     ],
@@ -325,6 +338,7 @@ def test_each_fault_is_found(worlds: Callable[..., World], source: str, name: st
     assert re.search(why, "\n".join(told)), report
 
 
+@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
 def test_lost_and_doubled_rows_are_faults_of_their_source(world: World) -> None:
     in_bronze_too(world)
     assert [each["status"] for each in world.verify()["sources"]] == ["doubled"]
@@ -333,6 +347,8 @@ def test_lost_and_doubled_rows_are_faults_of_their_source(world: World) -> None:
     assert (found["status"], len(found["details"])) == ("lost", 2)
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
 def test_a_dropped_table_of_attempts_is_said(world: World) -> None:
     world.tables.catalog.drop_table(TABLES.attempts)
     report = world.verify()
@@ -342,7 +358,8 @@ def test_a_dropped_table_of_attempts_is_said(world: World) -> None:
     assert report["sources"] == []
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("landed", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("steps", first_by_default([1, 2, 3]))
 def test_an_interrupted_replay_is_a_fault_of_the_ledger_alone(landed: World, steps: int) -> None:
     landed.tables.replay(landed.of("cut"), salvage=True, steps=steps)
     report = landed.verify()
@@ -352,6 +369,7 @@ def test_an_interrupted_replay_is_a_fault_of_the_ledger_alone(landed: World, ste
         assert report["sources"] == []
 
 
+@pytest.mark.parametrize("landed", MAINLY_FILES, indirect=True)
 def test_a_running_replay_is_waited_for(landed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     landed.tables.replay(landed.of("a"), steps=1)
     world = landed
@@ -367,6 +385,8 @@ def test_a_running_replay_is_waited_for(landed: World, monkeypatch: pytest.Monke
     assert (due, report["sources"], report["replays"]["findings"]) == ([], [], [])
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
 def test_an_altered_value_of_a_replayed_row_is_found_where_values_are_compared(world: World) -> None:
     world.change(TABLES.bronze, world.of("a", 1), user_id="other")
     assert world.verify()["replays"]["findings"] == []
@@ -374,6 +394,7 @@ def test_an_altered_value_of_a_replayed_row_is_found_where_values_are_compared(w
     assert "user_id is other in bronze" in found["examples"][0]
 
 
+@pytest.mark.all
 def test_values_that_replayed_rows_lack_are_those_that_the_replays_discarded(world: World) -> None:
     """The ledger counts those of a file, or of all messages of a partition."""
 
@@ -396,6 +417,7 @@ def test_values_that_replayed_rows_lack_are_those_that_the_replays_discarded(wor
     assert len(found) == 3
 
 
+@pytest.mark.all
 def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureRequest) -> None:
     """The dead letters have the bytes, so a replay is checked without the files or messages."""
     world = replay_all(own_world)
@@ -413,6 +435,8 @@ def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureReques
     assert any(each["finding"] == "records of a batch that were left behind" for each in report["replays"]["findings"])
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
 def test_the_limit_of_records_may_have_been_raised_since_a_salvage(world: World) -> None:
     reasons = [{"code": code, "path": "$", "detail": ""} for code in ("corrupt_batch", "batch_too_large")]
     world.change(TABLES.dead_letters, lambda row: row["_attempt"] == 2, raw=None, reasons=reasons)
@@ -427,7 +451,8 @@ def world_of(lake: Lake, tmp_path: Path, environment: dict[str, str]) -> World:
     return World(Replayer(lake.settings, tmp_path / "today"), {"a": "a.json"}, environment)
 
 
-@pytest.mark.parametrize("transformed", [True, False])
+@pytest.mark.all
+@pytest.mark.parametrize("transformed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_batch_that_was_too_large_and_is_read_again(
     lake_settings: Settings,
     tmp_path: Path,
@@ -449,6 +474,7 @@ def test_a_batch_that_was_too_large_and_is_read_again(
     assert [each["status"] for each in world.verify()["sources"]] == ["lost"]
 
 
+@pytest.mark.all
 def test_a_file_that_was_overwritten_before_it_was_read_can_be_put_right(
     lake_settings: Settings, tmp_path: Path, reader_environment: Callable[[Settings], dict[str, str]]
 ) -> None:
