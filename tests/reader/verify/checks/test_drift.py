@@ -190,22 +190,11 @@ BY_DEFAULT = (
 )
 
 
-# The same finding as for another fault; on demand.
-ON_DEMAND = (
-    "all that was rescued is lost",
-    "a rescued unknown field is lost",
-    "the ledger has none of them",
-    "rescued, and in its column",
-    "the ledger has no discarded values",
-)
-
-
 @pytest.mark.parametrize(
     "name",
     [
         *BY_DEFAULT,
-        *(only_with_all(name) for name in PLANTED if name not in BY_DEFAULT + ON_DEMAND),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ON_DEMAND),
+        *(only_with_all(name) for name in PLANTED if name not in BY_DEFAULT),
     ],
 )
 def test_a_planted_fault_is_found(name: str, make: Make, verify: Verify) -> None:

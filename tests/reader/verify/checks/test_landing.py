@@ -291,25 +291,11 @@ BY_DEFAULT = (
 )
 
 
-# The same comparison as for another fault; on demand.
-ON_DEMAND = (
-    "a row planted, behind the last unit",
-    "a row planted, at a negative position",
-    "a row planted, where there are no units",
-    "a dead letter planted",
-    "the last row removed",
-    "a corrupt batch removed",
-    "all rows removed",
-    "a ledger count too high",
-)
-
-
 @pytest.mark.parametrize(
     "name",
     [
         *BY_DEFAULT,
-        *(only_with_all(name) for name in FAULTS if name not in BY_DEFAULT + ON_DEMAND),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ON_DEMAND),
+        *(only_with_all(name) for name in FAULTS if name not in BY_DEFAULT),
     ],
 )
 def test_each_fault_is_found(lake: Lake, verify: Verify, name: str) -> None:

@@ -121,8 +121,6 @@ def land(source: str, settings: Settings, folder: Path, request: pytest.FixtureR
 
 
 SOURCES = first_by_default(["files", "kafka"])
-# For tests of what is the same for both sources once the dead letters have been read.
-MAINLY_FILES = ["files", pytest.param("kafka", marks=pytest.mark.long)]
 
 
 @pytest.fixture(params=SOURCES)
@@ -299,16 +297,6 @@ FAULTS: dict[str, tuple[Callable[[World], None], str]] = {
 }  # fmt: skip
 
 
-# The same finding as for another fault, or one that another test plants; on demand.
-ON_DEMAND = (
-    "an attempt twice",
-    "other reasons closed",
-    "nothing closed",
-    "the rest of a salvage altered",
-    "a bad record of a salvage altered",
-    "a record of a transformed batch that is not what was judged",
-    "a dead letter that was closed, removed",
-)
 # Of a topic, those whose rows verify finds in another way than of files; the others with ALL=1.
 OF_TOPIC = (
     "a replayed row lost",
@@ -322,8 +310,7 @@ OF_TOPIC = (
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        *first_by_default((("files", name) for name in FAULTS if name not in ON_DEMAND), 3),
-        *(pytest.param("files", name, marks=pytest.mark.long) for name in ON_DEMAND),
+        *first_by_default((("files", name) for name in FAULTS), 3),
         *(only_with_all("kafka", name) for name in FAULTS if name in OF_TOPIC),
         *(pytest.param("kafka", name, marks=pytest.mark.long) for name in FAULTS if name not in OF_TOPIC),
     ],
@@ -338,7 +325,7 @@ def test_each_fault_is_found(worlds: Callable[..., World], source: str, name: st
     assert re.search(why, "\n".join(told)), report
 
 
-@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("world", SOURCES, indirect=True)
 def test_lost_and_doubled_rows_are_faults_of_their_source(world: World) -> None:
     in_bronze_too(world)
     assert [each["status"] for each in world.verify()["sources"]] == ["doubled"]
@@ -348,7 +335,7 @@ def test_lost_and_doubled_rows_are_faults_of_their_source(world: World) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("world", SOURCES, indirect=True)
 def test_a_dropped_table_of_attempts_is_said(world: World) -> None:
     world.tables.catalog.drop_table(TABLES.attempts)
     report = world.verify()
@@ -358,7 +345,7 @@ def test_a_dropped_table_of_attempts_is_said(world: World) -> None:
     assert report["sources"] == []
 
 
-@pytest.mark.parametrize("landed", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("landed", SOURCES, indirect=True)
 @pytest.mark.parametrize("steps", first_by_default([1, 2, 3]))
 def test_an_interrupted_replay_is_a_fault_of_the_ledger_alone(landed: World, steps: int) -> None:
     landed.tables.replay(landed.of("cut"), salvage=True, steps=steps)
@@ -369,7 +356,7 @@ def test_an_interrupted_replay_is_a_fault_of_the_ledger_alone(landed: World, ste
         assert report["sources"] == []
 
 
-@pytest.mark.parametrize("landed", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("landed", SOURCES, indirect=True)
 def test_a_running_replay_is_waited_for(landed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     landed.tables.replay(landed.of("a"), steps=1)
     world = landed
@@ -386,7 +373,7 @@ def test_a_running_replay_is_waited_for(landed: World, monkeypatch: pytest.Monke
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("world", SOURCES, indirect=True)
 def test_an_altered_value_of_a_replayed_row_is_found_where_values_are_compared(world: World) -> None:
     world.change(TABLES.bronze, world.of("a", 1), user_id="other")
     assert world.verify()["replays"]["findings"] == []
@@ -436,7 +423,7 @@ def test_what_landed_may_be_gone(own_world: World, request: pytest.FixtureReques
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("world", MAINLY_FILES, indirect=True)
+@pytest.mark.parametrize("world", SOURCES, indirect=True)
 def test_the_limit_of_records_may_have_been_raised_since_a_salvage(world: World) -> None:
     reasons = [{"code": code, "path": "$", "detail": ""} for code in ("corrupt_batch", "batch_too_large")]
     world.change(TABLES.dead_letters, lambda row: row["_attempt"] == 2, raw=None, reasons=reasons)
