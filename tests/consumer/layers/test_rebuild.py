@@ -15,6 +15,7 @@ from lakeproof.settings import Settings
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.all
 def test_a_rebuild_that_was_interrupted_between_two_tables_is_finished(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,6 @@ from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.removal.accounts import EVENT
 from tests.lakes import changed
-from tests.selection import first_by_default, grid
 
 from consumer.app import repair
 from consumer.layers.bronze import breaker, land
@@ -125,7 +124,8 @@ def test_a_pause_commits_nothing_and_says_what_to_do(stream: Stream) -> None:
     assert stream.data_files() == files, "what was written for nothing is removed"
 
 
-@pytest.mark.parametrize("lost", first_by_default(["checkpoint", "nothing"]))
+@pytest.mark.all
+@pytest.mark.parametrize("lost", ["checkpoint", pytest.param("nothing", marks=pytest.mark.long)])
 def test_a_restart_does_not_slip_past(stream: Stream, lost: str) -> None:
     stream.write(PAUSE)
     stream.drain()
@@ -146,7 +146,7 @@ def test_a_restart_does_not_slip_past(stream: Stream, lost: str) -> None:
     assert stream.clean()
 
 
-@pytest.mark.parametrize("lost", first_by_default(["checkpoint", "nothing"]))
+@pytest.mark.parametrize("lost", ["checkpoint", pytest.param("nothing", marks=pytest.mark.long)])
 def test_a_contract_that_was_put_right_lands_all_of_it(stream: Stream, lost: str) -> None:
     stream.write(PAUSE)
     stream.land("1.json", 5, 0)
@@ -185,7 +185,18 @@ def test_what_is_accepted_is_let_through_once(stream: Stream) -> None:
     assert stream.clean()
 
 
-@grid(crash=[0, 1, 2], way=["accepted", "fixed"])
+@pytest.mark.all
+@pytest.mark.parametrize(
+    ("crash", "way"),
+    [
+        (0, "accepted"),
+        (1, "fixed"),
+        (2, "accepted"),
+        pytest.param(0, "fixed", marks=pytest.mark.long),
+        pytest.param(1, "accepted", marks=pytest.mark.long),
+        pytest.param(2, "fixed", marks=pytest.mark.long),
+    ],
+)
 def test_a_crash_after_the_decision_is_finished(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, way: str, crash: int
 ) -> None:
@@ -208,6 +219,7 @@ def test_a_crash_after_the_decision_is_finished(
     assert stream.clean()
 
 
+@pytest.mark.all
 def test_a_micro_batch_that_bronze_has_is_finished_not_paused(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     stream.write("{share: 0.5, units: 100}")
     stream.land("1.json", 1, 9)
@@ -312,6 +324,7 @@ def test_bytes_in_examples_are_cut_and_escaped(stream: Stream) -> None:
     assert len(example) < 500
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("where", ["before it is recorded", "after it is recorded"])
 def test_a_crash_while_it_pauses(stream: Stream, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     stream.write(PAUSE)
@@ -334,6 +347,7 @@ def test_a_crash_while_it_pauses(stream: Stream, monkeypatch: pytest.MonkeyPatch
     assert stream.clean()
 
 
+@pytest.mark.all
 def test_a_pause_whose_tables_were_dropped_ends(stream: Stream) -> None:
     stream.write(PAUSE)
     stream.land("1.json", 4, 0)
@@ -352,6 +366,7 @@ def test_a_pause_whose_tables_were_dropped_ends(stream: Stream) -> None:
     assert stream.clean()
 
 
+@pytest.mark.all
 def test_a_state_database_that_is_lost_takes_no_pause_with_it(stream: Stream) -> None:
     stream.write(PAUSE)
     stream.land("1.json", 4, 0)

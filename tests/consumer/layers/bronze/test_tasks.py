@@ -126,6 +126,7 @@ def test_sums_are_those_of_the_rows_of_each_file(
         }
 
 
+@pytest.mark.all
 def test_a_warm_up_makes_a_worker_import_what_judging_takes() -> None:
     # Spark's payload is unpickled in a Python that has imported nothing yet.
     sent = cloudpickle.dumps(tasks._nothing)

@@ -99,6 +99,7 @@ def test_random_orders_are_as_the_model_says(
     assert found_by_duckdb(lake, spec) == model
 
 
+@pytest.mark.all
 @grid(spec=KINDS)
 def test_windows_are_the_same_whatever_the_number_of_tasks(
     monkeypatch: pytest.MonkeyPatch, lake: Settings, session: SparkSession, silver: Silver, spec: Spec
@@ -158,6 +159,7 @@ def test_an_order_that_comes_later_joins_two_sessions(lake: Settings, session: S
     assert (NOON, "a") not in {(row["window_start"], row["customer"]) for row in rows(lake, "gold.visits")}
 
 
+@pytest.mark.all
 def test_a_changed_gap_is_refused_until_it_is_rebuilt(lake: Settings, session: SparkSession, silver: Silver) -> None:
     silver.keep([order(NOON), order(NOON + 2 * HOUR)])
     fill(session, lake, VISITS)
@@ -172,6 +174,7 @@ def test_a_changed_gap_is_refused_until_it_is_rebuilt(lake: Settings, session: S
         fill(session, lake, fixed)
 
 
+@pytest.mark.all
 def test_sessions_at_the_ends_of_the_calendar(lake: Settings, session: SparkSession, silver: Silver) -> None:
     """The last session ends after the last time of Python; a session of days reaches back over many partitions."""
     first, last = datetime.min.replace(tzinfo=NOON.tzinfo), datetime.max.replace(tzinfo=NOON.tzinfo)
@@ -193,6 +196,7 @@ def test_without_new_orders_only_the_marker_moves(lake: Settings, session: Spark
     assert fill(session, lake, SPENDING) == 0
 
 
+@pytest.mark.all
 def test_what_silver_is_about_to_commit_is_not_counted(lake: Settings, session: SparkSession, silver: Silver) -> None:
     """Silver commits while gold computes: its new rows belong to windows that gold takes now, and later."""
     silver.keep([order(NOON)])
@@ -257,6 +261,7 @@ def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: Spa
     assert found_by_duckdb(lake, SPENDING) == model
 
 
+@pytest.mark.all
 def test_files_without_rows_are_removed(lake: Settings, session: SparkSession, silver: Silver) -> None:
     for _ in range(5):
         silver.keep([order(NOON, "a"), order(NOON, "b")])
@@ -296,6 +301,7 @@ def test_another_product_is_refused_until_it_is_rebuilt(
     assert [name for _, name in open_catalog(lake).list_tables("gold")] == ["spending"]
 
 
+@pytest.mark.all
 def test_a_rebuilt_silver_is_refused_until_gold_is_rebuilt(
     lake: Settings, session: SparkSession, silver: Silver
 ) -> None:
@@ -316,6 +322,7 @@ def test_a_rebuilt_silver_is_refused_until_gold_is_rebuilt(
     check(lake, rebuilt, SPENDING)
 
 
+@pytest.mark.all
 def test_a_rebuild_that_was_interrupted_is_begun_again(
     lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +345,7 @@ def test_gold_cannot_be_rebuilt_before_there_is_silver(lake: Settings) -> None:
         rebuild(lake, gold_layer(lake, write_product(lake, SPENDING.text)), lambda: pytest.fail("no session is needed"))
 
 
+@pytest.mark.all
 def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkSession, silver: Silver) -> None:
     for number in range(2):
         silver.keep([order(NOON, str(number))])
@@ -358,6 +366,7 @@ def test_a_table_that_was_rolled_back_is_refused(lake: Settings, session: SparkS
         assert refused.value.hint == rebuild_gold_hint("spending")
 
 
+@pytest.mark.all
 def test_a_silver_that_was_rolled_back_is_refused_with_the_remedy_of_silver(
     lake: Settings, session: SparkSession, silver: Silver
 ) -> None:
@@ -388,6 +397,7 @@ def test_a_final_window_is_published_when_nothing_more_can_come(
     assert {snapshot.operation for snapshot in snapshots} == {"append"}
 
 
+@pytest.mark.all
 def test_times_at_the_ends_of_the_calendar_and_before_1970(
     lake: Settings, session: SparkSession, silver: Silver
 ) -> None:

@@ -14,7 +14,6 @@ from tests.consumer.layers.silver.lakes import silver_of
 from tests.consumer.taking import Taking, taking
 from tests.evolving import LONG, NEW, OLD, V1, V2, land, write_contract
 from tests.lakes import changed
-from tests.selection import first_by_default
 
 from consumer.iceberg.append import open_table
 from consumer.layers.sinks.changes import gold_followed
@@ -69,11 +68,14 @@ def gold_of(spark: SparkSession, settings: Settings) -> Iterator[Taking]:
         yield process
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("strategy", "window"),
-    first_by_default(
-        [("merge", "{size: 1 hour}"), ("state", "{size: 1 hour, every: 1 hour}"), ("merge", "{gap: 30 minutes}")]
-    ),
+    [
+        ("merge", "{size: 1 hour}"),
+        ("state", "{size: 1 hour, every: 1 hour}"),
+        pytest.param("merge", "{gap: 30 minutes}", marks=pytest.mark.long),
+    ],
 )
 def test_a_contract_is_applied_while_silver_and_gold_run(
     settings: Settings,

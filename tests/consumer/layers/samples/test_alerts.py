@@ -121,6 +121,7 @@ def test_alerts_are_the_anomalies_that_the_consumer_would_land(
         assert alert["id"] == f"{alert['_source']}/{alert['_position']}"
 
 
+@pytest.mark.all
 def test_whatever_is_plain_is_good(spark: SparkSession, contract: Contract) -> None:
     made = values(random.Random(4))
     rows = spark.createDataFrame([(value,) for value in made], "value binary")

@@ -25,7 +25,6 @@ from tests.consumer.layers.samples.lakes import (
     write_samples,
 )
 from tests.operations import tables
-from tests.selection import first_by_default
 
 from consumer.iceberg.append import OpenTable, open_table
 from consumer.layers import upstream
@@ -91,7 +90,8 @@ def test_a_field_that_is_renamed_while_it_runs_keeps_its_name_in_the_product(
     check(lake, silver, samples)
 
 
-@pytest.mark.parametrize(("text", "seed"), first_by_default([(TEXT, 1), (BY_WINDOW, 3)]))
+@pytest.mark.all
+@pytest.mark.parametrize(("text", "seed"), [(TEXT, 1), (BY_WINDOW, 3)])
 def test_random_readings_are_as_the_model_says_over_crashes(
     lake: Settings, session: SparkSession, silver: Silver, crash: Callable[[int], None], text: str, seed: int
 ) -> None:
@@ -137,6 +137,7 @@ def _time_and_value(reading: Reading) -> tuple[object, float]:
     return time(reading.at), reading.value
 
 
+@pytest.mark.all
 def test_what_silver_is_about_to_commit_is_not_sampled(
     lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +157,7 @@ def test_what_silver_is_about_to_commit_is_not_sampled(
     check(lake, silver, samples)
 
 
-@pytest.mark.all
+@pytest.mark.long
 def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     for number in range(3):
@@ -171,6 +172,7 @@ def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: Spa
     check(lake, silver, samples)
 
 
+@pytest.mark.all
 def test_an_older_state_of_silver_is_not_sampled(
     lake: Settings, session: SparkSession, silver: Silver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_another_product_is_refused_until_it_is_rebuilt(lake: Settings, session:
     assert sorted(name for _, name in open_catalog(lake).list_tables("gold")) == ["sensor_anomalies", "sensor_samples"]
 
 
+@pytest.mark.all
 def test_another_range_of_the_contract_is_refused(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     silver.keep([at(0), at(200)])
@@ -243,6 +246,7 @@ def test_tables_of_different_points_in_time_are_refused(lake: Settings, session:
         fill(session, lake, samples)
 
 
+@pytest.mark.all
 def test_a_rebuilt_silver_is_refused(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     silver.keep([at(0), at(200)])
@@ -257,6 +261,7 @@ def test_a_rebuilt_silver_is_refused(lake: Settings, session: SparkSession, silv
     assert "Run `consumer rebuild gold sensor_samples`" in refused.value.hint
 
 
+@pytest.mark.all
 def test_a_rebuild_that_was_interrupted_is_begun_again(
     lake: Settings, session: SparkSession, silver: Silver, crash: Callable[[int], None]
 ) -> None:
@@ -297,6 +302,7 @@ def test_what_is_read_again_does_not_grow_with_the_stream(
     check(lake, silver, samples)
 
 
+@pytest.mark.all
 def test_partitions_are_days_of_window_starts(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     midnight = 12 * 3_600

@@ -10,7 +10,6 @@ from tests.consumer.lake import SessionOf
 from tests.consumer.layers.samples.lakes import BY_WINDOW, TEXT, Silver, check, fill, sensors_lake, write_samples
 from tests.consumer.layers.samples.model import EPOCH, time
 from tests.consumer.layers.samples.test_sample import at, some
-from tests.selection import only_with_all
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
@@ -54,7 +53,9 @@ def what(lake: Settings) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("text", [TEXT, only_with_all(BY_WINDOW)], ids=["by device", "by window"])
+@pytest.mark.parametrize(
+    "text", [TEXT, pytest.param(BY_WINDOW, marks=pytest.mark.long)], ids=["by device", "by window"]
+)
 def test_what_spark_fills_is_what_verify_expects(
     lake_settings: Settings, tmp_path: Path, session_of: SessionOf, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
-from tests.selection import first_by_default, grid
+from tests.selection import first_by_default, grid, only_with_all
 
 from consumer.app.repair import reset
 from consumer.app.run import run_rebuild
@@ -85,6 +85,7 @@ def test_each_row_has_its_verdict(lake_settings: Settings, drain_directly: Drain
     assert decide_all(spark, lake_settings) == 0
 
 
+@pytest.mark.all
 def test_rows_that_bronze_has_just_written_are_not_read_again_to_be_compared(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ def test_rows_that_bronze_has_just_written_are_not_read_again_to_be_compared(
     check(lake_settings)
 
 
+@pytest.mark.all
 def test_silver_announces_what_it_derives_before_the_first_micro_batch(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
@@ -142,6 +144,7 @@ def test_silver_announces_nothing_that_it_does_not_read(
         assert any(MEMORY.wanted(name, schema_id) for schema_id in range(5)) == expected
 
 
+@pytest.mark.all
 def test_a_backlog_is_what_the_limit_left_in_bronze(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_backlog_is_what_the_limit_left_in_bronze(
         assert not process.layer.has_backlog
 
 
+@pytest.mark.all
 @grid(strategy=["merge", "state"], seed={"0": 0, "1": 1})
 def test_random_streams_are_as_the_model_says(
     lake_settings: Settings,
@@ -195,7 +199,12 @@ def test_random_streams_are_as_the_model_says(
         check(lake)
 
 
-@pytest.mark.parametrize("appends", first_by_default(range(4)), ids=APPENDS)
+@pytest.mark.all
+@pytest.mark.parametrize(
+    "appends",
+    [0, *(pytest.param(appends, marks=pytest.mark.long) for appends in (1, 2)), only_with_all(3)],
+    ids=APPENDS,
+)
 def test_what_was_begun_is_finished_in_the_same_way(
     lake_settings: Settings,
     drain_directly: Drain,
@@ -243,6 +252,7 @@ def test_maintenance_by_other_tools_and_a_lost_checkpoint_change_nothing(
     check(lake_settings)
 
 
+@pytest.mark.all
 def test_bronze_that_was_compacted_is_read_together_with_newer_files(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
@@ -268,7 +278,7 @@ def test_rows_that_were_deleted_from_bronze_stop_silver(
     assert rows(lake_settings, "silver.events") == []
 
 
-@pytest.mark.parametrize("in_driver", [True, False])
+@pytest.mark.parametrize("in_driver", first_by_default([True, False]))
 def test_silver_stops_as_well_if_no_row_is_left(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf, in_driver: bool
 ) -> None:
@@ -280,6 +290,7 @@ def test_silver_stops_as_well_if_no_row_is_left(
         decide_all(session_of(settings), settings)
 
 
+@pytest.mark.all
 def test_equality_deletes_of_another_tool_stop_silver_until_they_are_undone(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:
@@ -356,12 +367,13 @@ def test_another_horizon_is_refused_until_silver_is_rebuilt(
     assert names == {"events", "events_conflicts", "events_late"}
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("appends", "since"),
     [
         pytest.param(4, "another horizon", id="after the first micro-batch, another horizon"),
-        pytest.param(1, "another horizon", id="in the first micro-batch, another horizon", marks=pytest.mark.all),
-        pytest.param(4, "another bronze", id="after the first micro-batch, another bronze", marks=pytest.mark.all),
+        pytest.param(1, "another horizon", id="in the first micro-batch, another horizon", marks=pytest.mark.long),
+        pytest.param(4, "another bronze", id="after the first micro-batch, another bronze"),
     ],
 )
 def test_an_interrupted_rebuild_that_cannot_be_continued_starts_again(
@@ -389,6 +401,7 @@ def test_an_interrupted_rebuild_that_cannot_be_continued_starts_again(
     assert names == {"events", "events_conflicts", "events_late"}
 
 
+@pytest.mark.all
 def test_a_rebuild_follows_the_file_of_the_contract(
     lake_settings: Settings,
     drain_directly: Drain,
@@ -494,6 +507,7 @@ def test_bronze_that_was_read_again_needs_another_silver(
     check(lake_settings)
 
 
+@pytest.mark.all
 def test_numbers_go_on_from_a_ledger_of_an_earlier_version(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:

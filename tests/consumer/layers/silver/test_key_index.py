@@ -182,6 +182,7 @@ def check_flipped(file: Path, place: int, bit: int) -> bool:
     return end < MICRO_BATCHES
 
 
+@pytest.mark.all
 def test_a_flipped_bit_is_noticed_wherever_it_is(killed: Path, tmp_path: Path) -> None:
     chance = random.Random(0)
     files = [file for file in sorted(killed.iterdir()) if file.stat().st_size]

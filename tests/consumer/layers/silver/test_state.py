@@ -112,6 +112,7 @@ def test_the_index_may_be_lost_old_or_of_another_strategy(
     steps.step()
 
 
+@pytest.mark.all
 def test_a_damaged_index_is_filled_again(
     lake: Settings,
     drain_directly: Drain,

@@ -8,7 +8,7 @@ import pytest
 from tests.consumer.lake import Drain, SessionOf
 from tests.consumer.layers.silver.lakes import decide_all
 from tests.lakes import changed
-from tests.selection import first_by_default
+from tests.selection import only_with_all
 
 from lakeproof.settings import Settings
 from reader.connect import connect
@@ -79,7 +79,8 @@ COUNTS: dict[str, Any] = {"kept": 12, "duplicates": 5, "conflicts": 5, "late": 2
 
 
 @pytest.mark.parametrize(
-    ("strategy", "together"), first_by_default([("merge", True), ("merge", False), ("state", False)])
+    ("strategy", "together"),
+    [only_with_all("merge", True), pytest.param("merge", False, marks=pytest.mark.long), ("state", False)],
 )
 def test_it_is_clean(
     lake_settings: Settings,

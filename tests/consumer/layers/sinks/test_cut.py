@@ -23,6 +23,7 @@ def letter(number: int, key: bytes | None, value: bytes, *own: tuple[str, bytes]
     return {"key": key, "value": value, "headers": [{"key": name, "value": text} for name, text in headers]}
 
 
+@pytest.mark.all
 def test_a_dead_letter_that_is_too_large_for_the_topic_is_sent_without_its_bytes(kafka: KafkaServer) -> None:
     settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
     topic, large = kafka.new_topic(max_message_bytes=LIMIT), os.urandom(2 * LIMIT)

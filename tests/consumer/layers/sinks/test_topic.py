@@ -90,7 +90,9 @@ def check(kafka: KafkaServer, settings: Settings, table: str, topic: str) -> lis
     return messages
 
 
-@pytest.mark.parametrize("spec", [only_with_all(SLIDING, id="sliding"), pytest.param(FINAL, id="final")])
+@pytest.mark.parametrize(
+    "spec", [pytest.param(SLIDING, id="sliding", marks=pytest.mark.long), only_with_all(FINAL, id="final")]
+)
 def test_a_topic_shows_the_windows_of_a_product(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, spec: Spec
 ) -> None:
@@ -256,6 +258,7 @@ def test_a_table_that_was_restored_is_noticed(
     assert len(received(kafka, topic)) == 6
 
 
+@pytest.mark.all
 def test_an_older_state_of_the_table_is_not_sent(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
