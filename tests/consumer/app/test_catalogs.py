@@ -20,6 +20,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.rest_login import EXCHANGE, LoginProxy, SignedProxy
+from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.queries.application import run_queries
@@ -170,6 +171,7 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
     ]
 
 
+@pytest.mark.parametrize("local_lake", first_by_default(CATALOGS), indirect=True)
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
     catalog = open_catalog(local_lake)
     catalog.create_namespace("race")
@@ -214,6 +216,11 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
         pytest.param(3, "none", marks=pytest.mark.long),
         (3, "gzip"),
     ],
+)
+@pytest.mark.parametrize(
+    "local_lake",
+    ["sqlite", *(pytest.param(catalog, marks=pytest.mark.long) for catalog in ("postgres", "rest"))],
+    indirect=True,
 )
 def test_deleted_rows_are_gone_for_every_engine(
     local_lake: Settings, session_of: SessionOf, version: int, codec: str

@@ -15,9 +15,9 @@ from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.removal.accounts import check, land, landed_names
 from tests.lakes import changed
 from tests.operations import tables
-from tests.operations.landing_zone import ALIASES, Alias
+from tests.operations.landing_zone import ALIASES, Alias, at_other_mount, by_link, by_uri_with_dots
 from tests.operations.pieces import Piece, back_up, lose, restore
-from tests.selection import first_by_default, grid, only_with_all
+from tests.selection import grid, only_with_all
 from typer.testing import CliRunner
 
 from consumer.app.repair import absent_files, give_up, reset
@@ -34,8 +34,10 @@ from reader.verify.driver import verify
 pytestmark = pytest.mark.spark
 
 PIECES = (Piece.CHECKPOINTS, Piece.LANDING_LOG, Piece.CATALOG)
-BY_DEFAULT = (PIECES[:1], PIECES[1:])
-"""Subsets of pieces that are restored without ``ALL=1``: each piece once."""
+WITH_ALL = (PIECES[:1], PIECES[1:])
+"""Subsets of pieces that are restored with ``ALL=1``, each piece once; by default, the last one is."""
+ALIASES_WITH_ALL = (ALIASES[0], by_uri_with_dots, by_link, at_other_mount)
+"""Other names of a folder with ``ALL=1``: another path, URI, link and mount; by default, the first one."""
 TABLES = ("bronze.events", "dead_letters.events", "ledger.events")
 
 
@@ -68,7 +70,11 @@ def run_and_follow_advice(settings: Settings, drain: Drain) -> str:
 @pytest.mark.parametrize(
     "pieces",
     [
-        pytest.param(subset, id="+".join(subset), marks=[pytest.mark.long] * (subset not in BY_DEFAULT))
+        pytest.param(
+            subset,
+            id="+".join(subset),
+            marks=[pytest.mark.long] * (subset not in WITH_ALL) + [pytest.mark.all] * (subset != WITH_ALL[-1]),
+        )
         for size in (1, 2, 3)
         for subset in itertools.combinations(PIECES, size)
     ],
@@ -93,6 +99,7 @@ def test_pieces_restored_from_an_older_copy(
     check(lake_settings, landed_names(landing))
 
 
+@pytest.mark.all
 def test_a_log_that_went_on_after_it_was_restored_is_told_by_its_names(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:
@@ -110,7 +117,8 @@ def test_a_log_that_went_on_after_it_was_restored_is_told_by_its_names(
     check(lake_settings, landed_names(landing))
 
 
-@pytest.mark.parametrize("files", [only_with_all("none new"), "one new"])
+@pytest.mark.all
+@pytest.mark.parametrize("files", [pytest.param("none new", marks=pytest.mark.long), "one new"])
 def test_an_older_catalog_is_told_by_verify_and_at_the_start(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path, files: str
 ) -> None:
@@ -132,6 +140,7 @@ def test_an_older_catalog_is_told_by_verify_and_at_the_start(
     check(lake_settings, landed_names(landing))
 
 
+@pytest.mark.all
 def test_a_catalog_that_is_gone_is_not_made_anew(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:
@@ -229,7 +238,17 @@ def test_compaction_and_expiry_by_other_tools(
     check(lake_settings, landed_names(landing))
 
 
-@pytest.mark.parametrize("alias", first_by_default(ALIASES, 2), ids=lambda alias: alias.__name__)
+@pytest.mark.parametrize(
+    "alias",
+    [
+        pytest.param(
+            alias,
+            id=alias.__name__,
+            marks=[pytest.mark.long] * (alias not in ALIASES_WITH_ALL) + [pytest.mark.all] * (alias is not ALIASES[0]),
+        )
+        for alias in ALIASES
+    ],
+)
 def test_the_same_folder_spelled_another_way_is_the_same(
     lake_settings: Settings, landing: Path, drain: Drain, alias: Alias
 ) -> None:
@@ -277,6 +296,7 @@ def test_another_folder_is_not_taken_for_a_moved_one(
         check_same_files(open_catalog(other), "events", landing_zone(other, "events"))
 
 
+@pytest.mark.all
 def test_folders_that_link_to_each_other_make_one_file_one_source(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:
@@ -341,6 +361,7 @@ def test_what_will_not_come_back_is_given_up_by_a_command(
     assert verified.clean
 
 
+@pytest.mark.all
 def test_files_that_were_only_touched_are_read(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Callable[[int], None]
 ) -> None:
@@ -361,6 +382,7 @@ def test_files_that_were_only_touched_are_read(
     assert [(found.place, found.what) for found in verified.off] == [("1.json", "changed")]
 
 
+@pytest.mark.all
 @grid(
     appends={"before dead letters": 1, "before ledger": 2},
     changed_too={"touched": False, "one overwritten": True},
@@ -389,6 +411,7 @@ def test_files_touched_between_crash_and_restart_keep_their_dead_letters(
         check(lake_settings, {"1.json", "2.json"})
 
 
+@pytest.mark.all
 def test_rows_without_a_marker_are_not_read_again(
     lake_settings: Settings, landing: Path, drain: Drain, session_of: SessionOf
 ) -> None:
@@ -410,6 +433,7 @@ def test_rows_without_a_marker_are_not_read_again(
     assert len(rows(lake_settings, "bronze.events")) == 2
 
 
+@pytest.mark.all
 def test_a_file_that_was_given_up_and_is_back_is_told(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Callable[[int], None]
 ) -> None:
@@ -425,6 +449,7 @@ def test_a_file_that_was_given_up_and_is_back_is_told(
     assert [(found.place, found.what) for found in verified.off] == [("2.json", "lost")]
 
 
+@pytest.mark.all
 def test_a_linked_folder_that_became_a_folder_has_landed_again(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.functions import lit
 from tests.consumer.direct import run_in_turn
 from tests.consumer.lake import SessionOf
 from tests.messages import send
-from tests.selection import first_by_default
+from tests.selection import first_by_default, only_with_all
 from tests.servers import KafkaServer, Minio
 
 from consumer.layers.registry import layers_of
@@ -206,7 +206,10 @@ def found_in_tables(found: Verification) -> Findings:
     return tables
 
 
-@pytest.fixture(scope="module", params=["files", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.long]), "kafka"])
+@pytest.fixture(
+    scope="module",
+    params=["files", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.long]), only_with_all("kafka")],
+)
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, session_of: SessionOf) -> Lake:
     folder = tmp_path_factory.mktemp(request.param)
     files = {f"contracts/{STREAM}": CONTRACT, **{f"gold/{name}": text for name, text in PRODUCTS.items()}}
@@ -323,6 +326,9 @@ def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.all
+@pytest.mark.parametrize(
+    "lake", ["files", *(pytest.param(source, marks=pytest.mark.long) for source in ("s3", "kafka"))], indirect=True
+)
 def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     """This test is the last one of each lake: it drops tables."""
     found = lake.verified()

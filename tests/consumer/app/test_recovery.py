@@ -74,6 +74,7 @@ def test_the_next_run_loses_and_doubles_nothing(
     check(lake_settings, landed_names(landing))
 
 
+@pytest.mark.all
 @grid(step=CRASHES[1:3], checkpoint=["kept", "lost"])
 def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Any, step: str, checkpoint: str
@@ -100,6 +101,7 @@ def test_a_file_overwritten_between_crash_and_replay_keeps_the_rows_it_had(
     assert ledger == {first: (1, 1), second: (2, 1)}
 
 
+@pytest.mark.all
 def test_checkpoint_and_landing_log_lost_together_lose_and_double_nothing(
     lake_settings: Settings, landing: Path, drain: Drain, crash: Any
 ) -> None:
