@@ -177,6 +177,7 @@ def test_one_that_was_taken_over_says_so_whatever_it_failed_with(
         run_queries(lake_settings, [ticks], lambda: session_of(lake_settings), available_now=True)
 
 
+@pytest.mark.all
 def test_a_file_that_is_gone_fails_its_stream_alone(lake_settings: Settings, session_of: SessionOf) -> None:
     gone = land(lake_settings, "events")
     land(lake_settings, "sensors")
@@ -245,6 +246,7 @@ def test_silver_follows_bronze_to_its_end(lake_settings: Settings, session_of: S
     assert ledger == {"0.json": (1, 0), "1.json": (0, 1), "2.json": (0, 1)}
 
 
+@pytest.mark.all
 def test_silver_that_fails_is_named_and_ends_bronze(lake_settings: Settings, session_of: SessionOf) -> None:
     def run(*queries: Query, available_now: bool) -> None:
         run_queries(lake_settings, queries, lambda: session_of(lake_settings), available_now=available_now)

@@ -12,6 +12,7 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.removal.accounts import EVENT
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
+from tests.selection import first_by_default
 
 from consumer.app import repair
 from consumer.monitoring.query_status import Doing
@@ -70,6 +71,7 @@ def counts(settings: Settings, stream: str) -> tuple[int, int, int]:
     return tuple(len(rows(settings, f"{table}.{stream}")) for table in ("bronze", "dead_letters", "silver"))  # type: ignore[return-value]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("available_now", [pytest.param(True, marks=pytest.mark.long), False], ids=["now", "endless"])
 def test_one_pauses_and_the_others_end_properly(
     settings: Settings, run: Callable[..., None], available_now: bool
@@ -94,7 +96,7 @@ def test_one_pauses_and_the_others_end_properly(
     assert counts(settings, "clicks") == (10, 2, 10)
 
 
-@pytest.mark.parametrize("available_now", [True, False], ids=["now", "endless"])
+@pytest.mark.parametrize("available_now", first_by_default([True, False]), ids=["now", "endless"])
 def test_gold_has_what_was_committed_before_the_pause(
     settings: Settings, session_of: SessionOf, available_now: bool
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_pause_ends_the_backlog_which_would_delay_its_followers(settings: Sett
     assert not bulletin.has_backlog(query.name)
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_what_was_written_for_nothing_is_removed_from_a_bucket(
     s3_lake_settings: Settings, session_of: SessionOf, tmp_path: Path

@@ -122,7 +122,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("source", ["files", "kafka"])
+@pytest.mark.parametrize("source", [pytest.param("files", marks=pytest.mark.long), "kafka"])
 def test_untouched_letters_are_replayed_alike_with_and_without_spark(
     settings: Settings,
     session_of: SessionOf,
@@ -203,10 +203,10 @@ STEPS = ["before attempts", "before bronze", "before dead letters", "before ledg
     [
         pytest.param(STEPS[0], "run", "checkpoint", marks=pytest.mark.long),
         (STEPS[0], "replay", "checkpoint and log"),
-        (STEPS[1], "run", "nothing"),
+        pytest.param(STEPS[1], "run", "nothing", marks=pytest.mark.long),
         pytest.param(STEPS[1], "replay", "checkpoint", marks=pytest.mark.long),
         pytest.param(STEPS[2], "run", "checkpoint and log", marks=pytest.mark.long),
-        (STEPS[2], "replay", "nothing"),
+        pytest.param(STEPS[2], "replay", "nothing", marks=pytest.mark.long),
         (STEPS[3], "run", "checkpoint"),
         pytest.param(STEPS[3], "replay", "checkpoint and log", marks=pytest.mark.long),
     ],
@@ -569,6 +569,7 @@ def test_a_record_that_was_too_large_is_read_again_from_where_it_landed(
     assert {row["reasons"][0]["code"] for row in failed if row["_attempt"] > 2} == {"changed"}
 
 
+@pytest.mark.all
 def test_messages_are_replayed_like_files(settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
     topic = kafka.new_topic()
     settings = changed(

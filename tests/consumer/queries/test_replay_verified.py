@@ -69,6 +69,7 @@ def replay_twice(settings: Settings, session_of: SessionOf, tmp_path: Path) -> N
     replay(settings, session_of, Replay(max_attempts=1))
 
 
+@pytest.mark.all
 def test_replays_of_files(settings: Settings, session_of: SessionOf, tmp_path: Path) -> None:
     old = "2026-09-01T06:00:00Z"  # far behind the horizon by the time of the replay
     land(settings, "1.json", batch(*orders(0), order(50, kind="used", at=old)))
