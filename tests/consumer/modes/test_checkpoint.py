@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.selection import first_by_default
 
 from consumer.modes.checkpoint import Checkpoint, Commit
 from consumer.modes.plan import ModePlan
@@ -45,7 +46,7 @@ def take(checkpoint: Checkpoint, number: int) -> Commit:
     return commit
 
 
-@pytest.mark.parametrize("below", ["second", "state"])
+@pytest.mark.parametrize("below", first_by_default(["second", "state"]))
 def test_a_commit_leaves_the_files_of_a_checkpoint_below_it(root: str, s3: S3Settings, mode: Mode, below: str) -> None:
     """An older version did not refuse such folders."""
     inner, outer = Checkpoint(f"{root}/{below}", s3), Checkpoint(root, s3)

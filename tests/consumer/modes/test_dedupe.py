@@ -46,7 +46,7 @@ def test_an_event_that_is_sent_three_times_is_one_row_and_one_message(
     assert message.headers() == [("trace", b"\xff"), ("trace", None), ("lakeproof-id", source.encode())]
 
 
-@pytest.mark.parametrize("to_topic", [False, True])
+@pytest.mark.parametrize("to_topic", first_by_default([False, True]))
 def test_each_message_is_in_one_place(run: Run, kafka: KafkaServer, tmp_path: Path, to_topic: bool) -> None:
     topic, aside = kafka.new_topic(), kafka.new_topic()
     stream = [*random_stream(1, 120), None, event(998, 120 * 20), event(999, 120 * 20), b"\xff" * 5_000]
@@ -86,6 +86,7 @@ def test_a_message_whose_headers_cannot_be_read_is_set_aside(run: Run, kafka: Ka
     assert found == ("invalid_headers", HELLO, b"k", None)
 
 
+@pytest.mark.all
 def test_events_with_one_id_are_duplicates_if_their_times_are_not_further_apart_than_the_watermark(
     run: Run, kafka: KafkaServer
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_micro_batch_that_was_interrupted_is_repeated(
     assert len(ids) == (2 if step == "tidy" else 3)
 
 
+@pytest.mark.all
 @grid(mode=["dedupe", "windows"], lost=["everything", "the newest", "damaged", "a bit flipped"])
 def test_the_copy_of_the_ids_may_be_lost_or_old(
     run: Run,
@@ -219,6 +221,7 @@ def test_of_two_consumers_one_gets_an_error(
         process.take(spark)
 
 
+@pytest.mark.all
 def test_what_is_missing_is_named(made: Made, kafka: KafkaServer, lake_settings: Settings) -> None:
     with pytest.raises(UnavailableError, match="has no topic missing"):
         made("dedupe", topic="missing", kafka="unused").prepare()

@@ -15,7 +15,6 @@ from tests.consumer.modes.conftest import Made, Process, Run, parquet
 from tests.consumer.modes.model import event, expected, random_stream
 from tests.lakes import changed
 from tests.messages import received, send
-from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.modes.checkpoint import Counts
@@ -36,7 +35,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(("seed", "at_once"), first_by_default([(1, 30), (2, 1_000)]))
+@pytest.mark.parametrize(("seed", "at_once"), [(1, 30), pytest.param(2, 1_000, marks=pytest.mark.long)])
 def test_windows_equal_the_model(run: Run, kafka: KafkaServer, tmp_path: Path, seed: int, at_once: int) -> None:
     topic, sink = kafka.new_topic(), kafka.new_topic()
     stream = random_stream(seed, 150)
@@ -101,6 +100,7 @@ def test_a_changed_window_is_refused(run: Run, made: Made, kafka: KafkaServer) -
     assert "Set window back to 300 seconds" in caught.value.hint
 
 
+@pytest.mark.all
 @pytest.mark.s3
 def test_all_folders_can_be_on_s3(spark: Any, kafka: KafkaServer, s3_lake_settings: Settings, bucket: str) -> None:
     topic = kafka.new_topic()

@@ -139,6 +139,7 @@ def test_everything_else_is_as_if_they_had_never_landed(erased: tuple[Lakes, Era
     assert same(lakes.settings, "silver.visits_late")
 
 
+@pytest.mark.all
 def test_verify_says_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
     lakes, _, done = erased
     settings = lakes.landing.of(lakes.settings)
@@ -177,6 +178,8 @@ def test_the_page_of_the_lake_shows_it(erased: tuple[Lakes, Erased, Erased]) -> 
             assert counted == number.value, name
 
 
+@pytest.mark.all
+@pytest.mark.parametrize("erased", ["files", pytest.param("kafka", marks=pytest.mark.long)], indirect=True)
 def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
     lakes, _, _ = erased
     settings = lakes.landing.of(lakes.settings)
@@ -369,6 +372,7 @@ def test_what_a_product_has_published_is_searched_after_its_file_and_table_are_g
     assert "1 file of a former sink of former: remove them." in erasure._done.remains
 
 
+@pytest.mark.all
 def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings: Settings, kafka: KafkaServer) -> None:
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "events"))
     position = SinkPosition("id", "topic", "marker")
@@ -384,6 +388,7 @@ def test_a_topic_that_cannot_be_searched_is_left_unless_it_is_gone(lake_settings
         assert ("has no topic acme" in said) == is_gone
 
 
+@pytest.mark.all
 def test_the_topic_of_alerts_is_left_once_alerts_have_run(lake_settings: Settings) -> None:
     ensure_tables(open_catalog(lake_settings), load_contract(lake_settings.contracts, "sensors"))
     own = {"LAKE_GOLD": ROOT / "gold", "LAKE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}

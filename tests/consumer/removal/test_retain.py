@@ -418,6 +418,7 @@ def test_units_that_are_only_in_a_landed_file_keep_it(settings: Settings, sessio
     assert statuses(settings) == {"1.json": Status.EXPIRED, "2.json": Status.EXPIRED}
 
 
+@pytest.mark.all
 def test_a_stream_of_a_topic_is_refused(settings: Settings, session_of: SessionOf, kafka: KafkaServer) -> None:
     topic = kafka.new_topic()
     changes = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic}

@@ -13,6 +13,7 @@ from lakeproof.settings import settings_of
 PERSON = Condition(({"user_id": "wanda"},))
 
 
+@pytest.mark.all
 def test_a_topic_whose_first_messages_are_gone_is_searched(kafka: KafkaServer) -> None:
     settings = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}).kafka
     topic = kafka.new_topic(cleanup_policy="compact,delete")
