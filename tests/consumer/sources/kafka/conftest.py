@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from tests.consumer.direct import run_in_turn
 from tests.consumer.lake import SessionOf
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
@@ -21,14 +22,19 @@ Take = Callable[..., None]
 def take_into(lake: Settings, session_of: SessionOf, kafka: KafkaServer) -> Take:
     """Return a function that runs the stream of events over all messages of a topic, into a lake."""
 
-    def run(topic: str, *, silver: bool = False, past: Period | None = None, **variables: object) -> None:
+    def run(
+        topic: str, *, silver: bool = False, past: Period | None = None, threads: bool = False, **variables: object
+    ) -> None:
         own = {"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "LAKE_KAFKA_TOPIC": topic, **variables}
         settings = changed(lake, **own)
         trigger = Trigger(available_now=True)
         streaming = BronzeQuery(settings, "events", trigger, "kafka")
-        queries: list[Query] = [PastQuery(settings, "events", past) if past else streaming]
-        queries += layer_queries(settings, "events", trigger) * silver
-        run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+        followers = layer_queries(settings, "events", trigger) * silver
+        if past or threads:  # a batch over the past decides in its own thread what it takes
+            queries: list[Query] = [PastQuery(settings, "events", past) if past else streaming, *followers]
+            run_queries(settings, queries, lambda: session_of(settings), available_now=True)
+        else:
+            run_in_turn(session_of(settings), settings, [streaming, *followers])
 
     return run
 

@@ -81,6 +81,13 @@ def test_offsets_that_are_gone_are_named(kafka: KafkaServer) -> None:
     assert isinstance(lost, Envelope)
     assert isinstance(rest, Messages)
     assert (lost.failure and lost.failure[0], rest.offsets) == ("absent", [2, 3])
+
+
+@pytest.mark.all
+def test_a_partition_that_ends_before_the_checkpoint_is_named(kafka: KafkaServer) -> None:
+    """More messages could follow, so this takes as long as brokers may be away."""
+    topic = kafka.new_topic()
+    send(kafka, topic, [event(number) for number in range(4)])
     with pytest.raises(MessagesLostError, match="ends at offset 4, but the checkpoint is at 9"):
         list(envelopes([OffsetRange(topic, 0, 3, 9, 3)], settings(kafka.bootstrap_servers, seconds=10), Limits()))
 

@@ -59,7 +59,7 @@ def test_a_message_is_a_record_or_an_array_and_keeps_its_key_and_headers(
     send(kafka, topic, [event(1)], key=b"k\xff", headers=[("trace", b"\x00"), ("trace", None)])
     send(kafka, topic, [b"[%b, {}, %b]" % (event(2), event(3)), b"[]"], partition=1)
     with capture_logs() as logs:
-        take(topic)
+        take(topic, threads=True)  # as in the program
     assert [log["waiting"] for log in logs if log["event"] == "started"] == [{"offsets": 3}]
     first, array = source_name(topic, 0, 0), source_name(topic, 1, 0)
     assert units(lake_settings, "bronze") == [(first, 0), (array, 0), (array, 2)]
@@ -71,6 +71,7 @@ def test_a_message_is_a_record_or_an_array_and_keeps_its_key_and_headers(
     assert booked == [(first, "1", 1, 1, 1), (array, "2", 2, 3, 2)]
 
 
+@pytest.mark.all
 def test_bronze_has_a_backlog_until_it_takes_the_last_offsets(
     kafka: KafkaServer, lake_settings: Settings, session_of: SessionOf
 ) -> None:
@@ -167,6 +168,7 @@ def test_what_retention_removed_stops_the_stream_until_it_is_given_up(
     check_hashes(lake_settings)
 
 
+@pytest.mark.all
 def test_a_topic_that_was_created_again_is_refused(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
     topic = kafka.new_topic()
     send(kafka, topic, [event(0)])
@@ -202,6 +204,7 @@ def test_a_compacted_topic_has_gaps(take: Take, kafka: KafkaServer, lake_setting
     assert units(lake_settings, "bronze") == [(source_name(topic, 0, offset), 0) for offset in left]
 
 
+@pytest.mark.all
 def test_a_micro_batch_is_finished_under_its_contract(
     take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -221,7 +224,10 @@ def test_a_micro_batch_is_finished_under_its_contract(
     assert sorted(found) == sorted(letters) == [(0, "1.1.0"), (0, "1.2.0")]
 
 
-@pytest.mark.parametrize("before", first_by_default(["dead_letters", "bronze", "ledger"]))
+@pytest.mark.all
+@pytest.mark.parametrize(
+    "before", ["dead_letters", *(pytest.param(table, marks=pytest.mark.long) for table in ("bronze", "ledger"))]
+)
 def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
@@ -243,7 +249,7 @@ def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     assert check_hashes(lake_settings) == 6
 
 
-@pytest.mark.parametrize("times", [2, 1000])
+@pytest.mark.parametrize("times", first_by_default([2, 1000]))
 def test_brokers_that_are_away_during_a_run_are_waited_for(
     take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
@@ -397,6 +403,7 @@ def test_a_stream_has_one_source(
         drain_directly(lake_settings)
 
 
+@pytest.mark.all
 def test_a_login_is_passed_on_and_its_password_is_in_no_file(
     take: Take, kafka: KafkaServer, lake_settings: Settings
 ) -> None:
@@ -413,6 +420,7 @@ def test_a_login_is_passed_on_and_its_password_is_in_no_file(
     ]
 
 
+@pytest.mark.all
 def test_a_checkpoint_of_another_moment_is_refused(take: Take, kafka: KafkaServer, lake_settings: Settings) -> None:
     topic = kafka.new_topic()
     checkpoint = local_path(checkpoint_folder(lake_settings, "bronze-events"))
