@@ -214,6 +214,7 @@ def test_globs_can_change_and_verify_agrees(settings: Settings, run: Run, tmp_pa
     assert ("b/2.json", "lost") in [(each.place, each.what) for each in verify(settings).off]
 
 
+@pytest.mark.all
 def test_an_address_that_moves_is_noticed(settings: Settings, run: Run, tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     put(one, "1.json", 1)

@@ -10,6 +10,7 @@ from tests.consumer.lake import rows
 from tests.consumer.sources.kafka.test_read import settings as settings_for
 from tests.lakes import changed
 from tests.messages import event, send
+from tests.selection import first_by_default
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets
@@ -42,7 +43,7 @@ def _batches(segment: Path) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("compression", first_by_default(["none", "gzip"]))
 def test_a_damaged_message_is_named(kafka: KafkaServer, compression: str) -> None:
     topic = kafka.new_topic()
     for number in range(5):

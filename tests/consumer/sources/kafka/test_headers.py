@@ -67,6 +67,7 @@ def test_no_error_is_left_for_a_later_call(kafka: KafkaServer) -> None:
     assert searched.messages == count
 
 
+@pytest.mark.all
 def test_its_value_is_read_again(kafka: KafkaServer) -> None:
     topic, own = fill(kafka), settings_for(kafka.bootstrap_servers)
     for offset, value in ((1, b"[%b, %b]" % (event(1), event(2))), (3, LARGE)):
@@ -77,6 +78,7 @@ def test_its_value_is_read_again(kafka: KafkaServer) -> None:
     assert tombstone.failure[0] == "tombstone"
 
 
+@pytest.mark.all
 def test_the_reader_says_which_messages_have_no_readable_headers(kafka: KafkaServer) -> None:
     topic, own = fill(kafka), settings_for(kafka.bootstrap_servers)
     found = [each for group in messages(own, topic, 0, 0, 6) for each in group]
@@ -84,6 +86,7 @@ def test_the_reader_says_which_messages_have_no_readable_headers(kafka: KafkaSer
     assert {each.label for each in found[3:5]} == {label_of(b"k", ())}
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_it_is_a_dead_letter_until_it_is_replayed(
     kafka: KafkaServer, lake_settings: Settings, session_of: SessionOf
