@@ -50,7 +50,7 @@ def cells(settings: Settings, policy: DriftPolicy) -> list[str]:
 
 def test_each_policy_does_what_the_page_says(
     lake_settings: Settings,
-    drain: Drain,
+    drain_directly: Drain,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,7 +65,7 @@ def test_each_policy_does_what_the_page_says(
             (landing / f"{number}.json").write_bytes(changed_record(row[0]))
         log = CapturingLogger()
         monkeypatch.setattr(base, "log", log)
-        drain(settings, policy)
+        drain_directly(settings, policy)
         logged = [call.kwargs for call in log.calls if call.args == ("micro-batch",) and call.kwargs["files"]]
         [counted] = [line.keys() & {"rescued", "discarded"} for line in logged]
         assert counted == {DRIFT_COUNTS[policy] for _ in range(policy is not FREEZE)}

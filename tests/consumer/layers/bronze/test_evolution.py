@@ -61,16 +61,18 @@ def plain(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.all
-def test_every_engine_reads_old_and_new_rows_together(settings: Settings, drain: Drain, session_of: SessionOf) -> None:
+def test_every_engine_reads_old_and_new_rows_together(
+    settings: Settings, drain_directly: Drain, session_of: SessionOf
+) -> None:
     write_contract(settings, "1.0.0")
     land(settings, "1.json", OLD)
-    drain(settings, "orders")
+    drain_directly(settings, "orders")
     write_contract(settings, "1.1.0", V2)
     with pytest.raises(UsageError, match="lakeproof contract apply orders"):
-        drain(settings, "orders")
+        drain_directly(settings, "orders")
     apply(settings)
     land(settings, "2.json", NEW, OLD | {"id": "bad", "unknown": 1})
-    drain(settings, "orders")
+    drain_directly(settings, "orders")
 
     due = [{name: row[name] for name in NAMES} for row in READ]
     table = open_catalog(settings).load_table("bronze.orders")
