@@ -19,7 +19,7 @@ from tests.consumer.lake import Drain
 from tests.consumer.layers.bronze.records import EXPLICIT, Record, exact, record, records
 from tests.lakeproof.judge.test_json_types import shown
 from tests.pages import blocks
-from tests.selection import only_with_all
+from tests.selection import examples, only_with_all
 
 from consumer.iceberg import nulls
 from lakeproof.catalog import open_catalog
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.hypothesis]  # the records are draw
 
 ROOT = Path(__file__).parents[4]
 BRONZE, DEAD_LETTERS = "bronze.everything", "dead_letters.everything"
-EXAMPLES, IN_EXAMPLE = 30, 20
+EXAMPLES, IN_EXAMPLE = examples(30), 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REFUSED: dict[str, list[tuple[str, str]]] = {
     '{"id":"a","id":"a","at":"2026-11-21T12:30:00Z"}': [("duplicate_key", "$.id")],
@@ -84,7 +84,7 @@ class Landed:
 
 @pytest.fixture(scope="module")
 def landed(
-    tmp_path_factory: pytest.TempPathFactory, drain: Drain, session_of: Callable[[Settings], SparkSession]
+    tmp_path_factory: pytest.TempPathFactory, drain_directly: Drain, session_of: Callable[[Settings], SparkSession]
 ) -> Landed:
     """Consume the explicit records, and some hundreds drawn by Hypothesis, together."""
     settings = settings_of(
@@ -105,7 +105,7 @@ def landed(
     refused, page = folder / "refused.json", folder / "page.json"
     refused.write_text("\n".join(REFUSED), "utf-8")
     page.write_text(f"[{','.join(record(column, token).text for column, token, _ in PAGE)}]", "utf-8")
-    drain(settings, "everything")
+    drain_directly(settings, "everything")
     places = {(refused.name, number): text for number, text in enumerate(REFUSED)}
     return Landed(settings, session_of(settings), bronze, places, page.name)
 
@@ -127,7 +127,7 @@ def drawn() -> list[Record]:
         found.extend(example)
 
     keep()
-    assert len({each.text for each in found}) > 100
+    assert len({each.text for each in found}) > EXAMPLES * IN_EXAMPLE / 6  # more than 100 of them with ALL=1
     return found
 
 
