@@ -219,7 +219,7 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
 )
 @pytest.mark.parametrize(
     "local_lake",
-    ["sqlite", *(pytest.param(catalog, marks=pytest.mark.long) for catalog in ("postgres", "rest"))],
+    first_by_default(["sqlite", "postgres", "rest"]),
     indirect=True,
 )
 def test_deleted_rows_are_gone_for_every_engine(

@@ -157,7 +157,7 @@ def test_what_silver_is_about_to_commit_is_not_sampled(
     check(lake, silver, samples)
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_maintenance_by_other_tools_changes_nothing(lake: Settings, session: SparkSession, silver: Silver) -> None:
     samples = write_samples(lake, TEXT)
     for number in range(3):

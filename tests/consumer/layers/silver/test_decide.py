@@ -23,7 +23,7 @@ from tests.evolving import OLD, V2, write_contract
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
-from tests.selection import first_by_default, grid, only_with_all
+from tests.selection import first_by_default, grid
 
 from consumer.app.repair import reset
 from consumer.app.run import run_rebuild
@@ -202,7 +202,7 @@ def test_random_streams_are_as_the_model_says(
 @pytest.mark.all
 @pytest.mark.parametrize(
     "appends",
-    [0, *(pytest.param(appends, marks=pytest.mark.long) for appends in (1, 2)), only_with_all(3)],
+    first_by_default(range(4)),
     ids=APPENDS,
 )
 def test_what_was_begun_is_finished_in_the_same_way(

@@ -90,9 +90,7 @@ def check(kafka: KafkaServer, settings: Settings, table: str, topic: str) -> lis
     return messages
 
 
-@pytest.mark.parametrize(
-    "spec", [pytest.param(SLIDING, id="sliding", marks=pytest.mark.long), only_with_all(FINAL, id="final")]
-)
+@pytest.mark.parametrize("spec", [only_with_all(SLIDING, id="sliding"), only_with_all(FINAL, id="final")])
 def test_a_topic_shows_the_windows_of_a_product(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, spec: Spec
 ) -> None:

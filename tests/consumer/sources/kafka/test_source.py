@@ -225,9 +225,7 @@ def test_a_micro_batch_is_finished_under_its_contract(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(
-    "before", ["dead_letters", *(pytest.param(table, marks=pytest.mark.long) for table in ("bronze", "ledger"))]
-)
+@pytest.mark.parametrize("before", ["dead_letters", "bronze", "ledger"])
 def test_a_crash_and_a_lost_checkpoint_lose_and_double_nothing(
     take: Take, kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:

@@ -136,7 +136,7 @@ def test_a_clean_topic(lake: Lake, kafka: KafkaServer) -> None:
     assert (faults, stream["clean"], stream["complete"]) == ({"0": ("expired", told)}, True, False)
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_silver_follows_a_topic(take: Take, kafka: KafkaServer, lake: Lake) -> None:
     send(kafka, lake.topic, [event(0), event(0, user_id="other")])
     take(lake.topic, silver=True)
