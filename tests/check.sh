@@ -3,6 +3,8 @@
 #   tests/check.sh lint    all but the tests
 #   ALL=1 tests/check.sh   also the tests that are marked `all`, and more examples: see tests/selection.py
 source "$(dirname "$0")/../deploy/common.sh"
+# Images set it for programs that run once. Tests start hundreds, and each would compile all modules again.
+unset PYTHONDONTWRITEBYTECODE
 
 "$BIN/ruff" check .
 "$BIN/ruff" format --check .

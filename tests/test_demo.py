@@ -13,7 +13,6 @@ import pytest
 import yaml
 from pyiceberg.schema import Schema
 from tests.pages import blocks
-from tests.selection import only_with_all
 from tests.servers import free_port
 
 from lakeproof.catalog import open_catalog
@@ -176,13 +175,12 @@ def test_a_source_that_cannot_be_used_is_refused(make):
     assert "No Kafka broker listens at broker.invalid:9092" in refused.stderr
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("properties", "arguments", "said"),
     [
         ({LANDING_ROOT: "file:///landing/events"}, ["SOURCE=kafka"], "were filled from files, not from Kafka"),
-        only_with_all(
-            {KAFKA_TOPIC: '{"topic_id": "t", "start": "events/0=0"}'}, [], "were filled from Kafka, not from files"
-        ),
+        ({KAFKA_TOPIC: '{"topic_id": "t", "start": "events/0=0"}'}, [], "were filled from Kafka, not from files"),
     ],
 )
 def test_another_source_for_the_tables_that_are_there_is_refused(make, properties, arguments, said):

@@ -76,7 +76,8 @@ def test_one(name):
 """
 
 
-@pytest.mark.parametrize(("everything", "passed"), [only_with_all("", 1), only_with_all("0", 1), ("1", 2)])
+@pytest.mark.all
+@pytest.mark.parametrize(("everything", "passed"), [("", 1), ("0", 1), ("1", 2)])
 def test_what_is_marked_runs_with_all_only(tmp_path, monkeypatch, everything, passed) -> None:
     monkeypatch.setenv("ALL", everything)
     file = tmp_path / "test_selected.py"

@@ -87,6 +87,7 @@ def patient(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running.ready()
 
 
+@pytest.mark.all
 def test_slow_clients_get_408_or_are_cut_off(hasty: Collector, patient: Collector) -> None:
     left = [connect(patient, text) for text in (HEAD + b"Content-Length: 100\r\n\r\n[", b"", b"P", HEAD)]
     began = time.monotonic()

@@ -28,6 +28,7 @@ def test_each_item_is_dealt_once_and_no_group_is_much_heavier(costs: list[int], 
     assert max(weights) - min(weights) <= max(costs, default=0)
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_large_functions_leave_no_files(spark: SparkSession) -> None:
     """PySpark would keep a file for each of them until the driver ends."""

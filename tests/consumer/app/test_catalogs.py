@@ -171,7 +171,8 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
     ]
 
 
-@pytest.mark.parametrize("local_lake", first_by_default(CATALOGS), indirect=True)
+@pytest.mark.all
+@pytest.mark.parametrize("local_lake", CATALOGS, indirect=True)
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
     catalog = open_catalog(local_lake)
     catalog.create_namespace("race")

@@ -428,6 +428,7 @@ def test_what_fails_as_often_as_it_may_is_parked_until_it_is_asked_for(
     assert len(rows(settings, "bronze.orders")) == 9
 
 
+@pytest.mark.all
 def test_a_preview_says_what_a_replay_then_does_and_changes_nothing(settings: Settings, session_of: SessionOf) -> None:
     landed(settings, session_of)
     land(settings, "2.json", batch(order(1))[:-4])

@@ -165,6 +165,7 @@ def check_clean_of_erased(found: Any) -> None:
 def test_the_page_of_the_lake_shows_it(erased: tuple[Lakes, Erased, Erased]) -> None:
     lakes, _, done = erased
     settings = lakes.landing.of(lakes.settings)
+    check_clean_of_erased(verify(settings, STREAM))
     page = collect(settings, [STREAM])
     # The contract warns of one bad unit in a hundred; the page finds nothing else wrong.
     assert [found.text for _, found in page.wrong if not found.text.startswith(_STORMS)] == []

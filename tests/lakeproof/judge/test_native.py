@@ -285,14 +285,8 @@ def test_agrees_with_the_exact_judge(data: st.DataObject) -> None:
     of_units(contract, data.draw(st.lists(record_texts(contract), min_size=1, max_size=12)))
 
 
-@pytest.mark.parametrize(
-    "policy",
-    # The tests below have these tokens under the other policies, too, but not in each type.
-    [
-        DriftPolicy.FREEZE,
-        *(pytest.param(each, marks=pytest.mark.long) for each in (DriftPolicy.RESCUE, DriftPolicy.DISCARD)),
-    ],
-)
+@pytest.mark.all
+@pytest.mark.parametrize("policy", DriftPolicy)
 def test_agrees_on_every_token_in_every_type(policy: DriftPolicy) -> None:
     left = count = 0
     for kind in [*PrimitiveType, DecimalType(10, 2), DecimalType(38, 38), DecimalType(5, 0)]:
@@ -318,7 +312,7 @@ def marked(form: TimeForm) -> Any:
     return pytest.param(form, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("form", map(marked, FORMS), ids=str)
+@pytest.mark.parametrize("form", [marked(form) for form in FORMS], ids=str)
 def test_agrees_on_every_token_in_every_form_of_a_timestamp(form: TimeForm) -> None:
     units = [b'{"a":' + token + b"}" for token in TOKENS]
     for constraints in (Constraints(), Constraints(Bound(datetime(2000, 1, 1, tzinfo=UTC)))):

@@ -67,6 +67,7 @@ def ids_of(settings: Settings) -> tuple[SchemaIds, Any]:
     return found, contract
 
 
+@pytest.mark.all
 def test_the_ledger_keeps_the_id_while_the_registry_is_away(lake: Settings) -> None:
     ids, contract = ids_of(lake)
     known = ids.of(contract)

@@ -31,6 +31,7 @@ def environment(lake: BookLake, reader_environment: Callable[[Settings], dict[st
     return reader_environment(lake.settings) | {"LAKE_GOLD": str(lake.settings.gold)}
 
 
+@pytest.mark.all
 def test_the_page_about_proofs(lake: BookLake, environment: dict[str, str], reader: Run) -> None:
     ask, _ = blocks(PAGE, "sh")
     said = ""

@@ -11,7 +11,7 @@ import pytest
 from tests.lakes import changed, put_back
 from tests.reader.verify.lake import BRONZE, LEDGER, Lake, Row
 from tests.reader.verify.replays import Replayer, TopicLake
-from tests.selection import ALL, only_with_all
+from tests.selection import only_with_all
 from tests.servers import KafkaServer
 from typer.testing import CliRunner
 
@@ -285,18 +285,14 @@ IN_A_TOPIC: dict[str, tuple[list[tuple[str, Callable[[list[Row]], None]]], str, 
 }  # fmt: skip
 
 
-IN_A_TOPIC_BY_DEFAULT = ("a value is gone where none was discarded", "values of several messages are gone")
-
-
+@pytest.mark.all
 def test_each_range_of_a_topic_is_missing_what_it_has_discarded(of_topic: tuple[TopicLake, Verify]) -> None:
     lake, verify = of_topic
     assert [sum(dict(row["discarded"]).values()) for row in lake.rows(LEDGER)].count(0) == 1
     assert verify() == (0, {})
-    for more in (("--sample", "1"), ("--sample", "5"), ("--sample", "100"))[: None if ALL else 1]:
+    for more in (("--sample", "1"), ("--sample", "5"), ("--sample", "100")):
         assert verify(*more) == (0, {})
     for name, (changes, source, said) in IN_A_TOPIC.items():
-        if not ALL and name not in IN_A_TOPIC_BY_DEFAULT:
-            continue
         with put_back(lake.settings):
             for table, change in changes:
                 lake.edit(table, change)
