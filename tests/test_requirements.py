@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from tests.selection import first_by_default
 from tests.test_house import PROGRAMS, REQUIREMENTS, ROOT, pinned
 
 _START = """
@@ -110,15 +109,13 @@ def test_it_runs_on_folders(image: str, command: str, expected: int, tmp_path: P
 @pytest.mark.all
 @pytest.mark.parametrize(
     ("image", "command"),
-    first_by_default(
-        [
-            ("producer", "producer events --data-sink s3 --batches 1"),
-            ("producer", "lakeproof doctor --for producer"),
-            ("reader", "reader summary events"),
-            ("reader", "lakeproof doctor --for reader"),
-            ("consumer", "lakeproof doctor --for consumer"),
-        ]
-    ),
+    [
+        ("producer", "producer events --data-sink s3 --batches 1"),
+        ("producer", "lakeproof doctor --for producer"),
+        ("reader", "reader summary events"),
+        ("reader", "lakeproof doctor --for reader"),
+        ("consumer", "lakeproof doctor --for consumer"),
+    ],
 )
 def test_it_reaches_for_s3(image: str, command: str, tmp_path: Path) -> None:
     done = program(image, command, tmp_path, **on_closed_s3())

@@ -134,6 +134,7 @@ def test_a_second_head_may_not_be_slow_either(hasty: Collector, patient: Collect
     check_that_only_haste_closes(second_head, hasty, patient)
 
 
+@pytest.mark.all
 def test_a_body_that_was_answered_early_may_not_be_slow_either(hasty: Collector, patient: Collector) -> None:
     """Each byte would put off the end of an idle connection, and nobody reads the body."""
     long = b"Host: x\r\nContent-Length: 1000000\r\n\r\n"

@@ -19,7 +19,6 @@ from tests.consumer.layers.silver.lakes import Event, check, decide_all, land, w
 from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.pieces import Piece, lose
-from tests.selection import only_with_all
 
 from consumer.iceberg import append
 from lakeproof.catalog import open_catalog
@@ -152,7 +151,8 @@ def check_all(settings: Settings, stream: Stream) -> None:
         assert found(settings, spec) == windows(orders, spec, newest and newest - silver.horizon)
 
 
-@pytest.mark.parametrize("strategy", [only_with_all("merge"), only_with_all("state")])
+@pytest.mark.all
+@pytest.mark.parametrize("strategy", ["merge", "state"])
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(SEEDS)]
 )

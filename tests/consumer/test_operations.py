@@ -96,6 +96,7 @@ def test_a_rollback_takes_the_last_commits_back(
     assert table().properties["ours"] == "kept"
 
 
+@pytest.mark.all
 def test_a_table_is_replaced_by_its_own_rows(session: SparkSession, table: Callable[[], Table]) -> None:
     before = table()
     tables.replace_by_itself(session, "ops.t")
@@ -111,6 +112,7 @@ def test_a_table_is_replaced_by_an_empty_one(session: SparkSession, table: Calla
     assert table().schema().column_names == ["n"]
 
 
+@pytest.mark.all
 def test_properties_are_dropped(session: SparkSession, table: Callable[[], Table]) -> None:
     assert "ours" in tables.drop_properties(session, "ops.t")
     assert table().properties.keys() <= {"owner"}  # Spark hides this property

@@ -130,6 +130,7 @@ def test_messages(session_of: SessionOf, kafka: KafkaServer, lake_settings: Sett
     assert changes["tombstone", "tombstone"] == 1
 
 
+@pytest.mark.all
 @pytest.mark.spark
 def test_a_replay_does_what_the_forecast_says(session_of: SessionOf, lake_settings: Settings, tmp_path: Path) -> None:
     settings = changed(lake_settings, LAKE_CONTRACTS=tmp_path / "contracts", LAKE_GOLD=tmp_path / "gold")

@@ -70,6 +70,7 @@ def check_starts(processes: Pool, databases: list[str], start: Start, folder: Pa
         processes.starmap_async(start_together, work, chunksize=1).get(timeout=120)
 
 
+@pytest.mark.all
 @STARTS
 def test_first_starts_at_once_on_sqlite(processes: Pool, tmp_path: Path, start: Start) -> None:
     check_starts(processes, [f"sqlite:///{tmp_path}/{number}.db" for number in range(ROUNDS)], start, tmp_path)

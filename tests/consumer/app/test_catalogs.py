@@ -20,7 +20,6 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
 from tests.rest_login import EXCHANGE, LoginProxy, SignedProxy
-from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 
 from consumer.queries.application import run_queries
@@ -210,6 +209,7 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
     assert len(table.history()) == len(expected)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("version", "codec"),
     [
@@ -220,7 +220,7 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
 )
 @pytest.mark.parametrize(
     "local_lake",
-    first_by_default(["sqlite", "postgres", "rest"]),
+    ["sqlite", "postgres", "rest"],
     indirect=True,
 )
 def test_deleted_rows_are_gone_for_every_engine(

@@ -17,7 +17,7 @@ from tests.lakes import changed
 from tests.operations import tables
 from tests.operations.landing_zone import ALIASES, Alias, at_other_mount, by_link, by_uri_with_dots
 from tests.operations.pieces import Piece, back_up, lose, restore
-from tests.selection import grid, only_with_all
+from tests.selection import grid
 from typer.testing import CliRunner
 
 from consumer.app.repair import absent_files, give_up, reset
@@ -259,7 +259,8 @@ def test_the_same_folder_spelled_another_way_is_the_same(
     check(lake_settings, {"1.json", "2.json"})
 
 
-@pytest.mark.parametrize("how", ["moved", only_with_all("copied")])
+@pytest.mark.all
+@pytest.mark.parametrize("how", ["moved", "copied"])
 def test_a_landing_folder_that_was_moved_is_refused_and_then_goes_on(
     lake_settings: Settings, landing: Path, drain: Drain, tmp_path: Path, how: str
 ) -> None:

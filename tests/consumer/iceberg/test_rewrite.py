@@ -179,6 +179,7 @@ def test_a_planted_bug_is_stopped_before_readers_see_it(
     assert shared.rows() == before
 
 
+@pytest.mark.all
 def test_rows_that_are_appended_meanwhile_stay(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     then(monkeypatch, lambda: table.insert("100 + id", 4))
     before = table.rows()

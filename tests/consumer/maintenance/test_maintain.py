@@ -266,6 +266,7 @@ def test_a_compaction_that_is_not_proven_is_a_problem_of_its_table(
     assert list(open_table(session_of(filled), "bronze.orders", "").loaded.refs().keySet()) == ["main"]
 
 
+@pytest.mark.all
 def test_what_is_wrong_with_a_table_does_not_keep_others_from_maintenance(
     filled: Settings, session_of: SessionOf
 ) -> None:

@@ -112,7 +112,8 @@ def test_an_event_of_the_future_makes_no_other_late(run: Run, kafka: KafkaServer
     assert run("dedupe", topic=topic).totals == Counts(kept=3, duplicates=1, late=1)
 
 
-@pytest.mark.parametrize("step", first_by_default(["commit", "write_keys", "tidy"]))
+@pytest.mark.all
+@pytest.mark.parametrize("step", ["commit", "write_keys", "tidy"])
 def test_a_micro_batch_that_was_interrupted_is_repeated(
     made: Made, spark: SparkSession, kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

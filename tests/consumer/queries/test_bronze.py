@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 from tests.consumer.lake import Drain, rows
 from tests.lakeproof.judge.test_batch import BAD_INPUT, KEPT
 from tests.lakes import changed
-from tests.selection import only_with_all
 from typer.testing import CliRunner
 
 from consumer.iceberg.jvm import first_cause
@@ -135,8 +134,9 @@ def test_seeds_1_to_3_come_out_as_the_producer_reports_through_minio(
     check_seeds(s3_lake_settings, reports)
 
 
+@pytest.mark.all
 @pytest.mark.s3
-@pytest.mark.parametrize("local", ["LAKE_LANDING", *map(only_with_all, ("LAKE_WAREHOUSE", "LAKE_CHECKPOINTS"))])
+@pytest.mark.parametrize("local", ["LAKE_LANDING", "LAKE_WAREHOUSE", "LAKE_CHECKPOINTS"])
 def test_a_part_of_the_lake_may_lie_elsewhere(s3_lake_settings: Settings, drain: Drain, local: str) -> None:
     settings = changed(s3_lake_settings, **{local: None})
     open_storage(settings.landing.uri, settings.s3).write_new(f"{settings.landing.uri}/events/a.json", event())

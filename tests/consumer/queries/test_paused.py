@@ -12,7 +12,6 @@ from tests.consumer.lake import SessionOf, rows
 from tests.consumer.removal.accounts import EVENT
 from tests.consumer.taking import layer_queries
 from tests.lakes import changed
-from tests.selection import first_by_default
 
 from consumer.app import repair
 from consumer.monitoring.query_status import Doing
@@ -96,7 +95,8 @@ def test_one_pauses_and_the_others_end_properly(
     assert counts(settings, "clicks") == (10, 2, 10)
 
 
-@pytest.mark.parametrize("available_now", first_by_default([True, False]), ids=["now", "endless"])
+@pytest.mark.all
+@pytest.mark.parametrize("available_now", [True, False], ids=["now", "endless"])
 def test_gold_has_what_was_committed_before_the_pause(
     settings: Settings, session_of: SessionOf, available_now: bool
 ) -> None:

@@ -258,6 +258,7 @@ def test_a_micro_batch_that_spark_did_not_record_is_not_repeated_behind_a_replay
     assert places(settings, "bronze.orders") == [("1.json", position) for position in range(9)] + [("2.json", 0)]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("landing", ["files", pytest.param("kafka", marks=pytest.mark.long)], indirect=True)
 def test_salvage_leaves_no_complete_record_behind(settings: Settings, session_of: SessionOf, landing: Landing) -> None:
     settings = landing.of(settings)

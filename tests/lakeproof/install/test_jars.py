@@ -81,6 +81,7 @@ def test_jars_of_somebody_else_are_left_alone(central, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["theirs.jar"]
 
 
+@pytest.mark.all
 def test_a_jar_that_is_not_the_recorded_one_is_not_installed(central, tmp_path):
     central.offer(one=b"1", two=b"2")
     (central.source / "one-1.jar").write_bytes(b"another")
@@ -140,6 +141,7 @@ def test_a_damaged_download_is_not_blamed_on_the_network(central, tmp_path):
     assert ".ivy2/cache" in caught.value.hint
 
 
+@pytest.mark.all
 def test_hashes_are_recorded(central, tmp_path):
     central.offer(one=b"1")
     recorded = central.listed.read_text()

@@ -41,6 +41,7 @@ def test_a_stream_without_silver_and_without_rows(lake_settings: Settings) -> No
     assert "Nothing has landed yet." in text
 
 
+@pytest.mark.all
 def test_a_stream_from_a_topic(kafka: KafkaServer, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = changed(lake_settings, LAKE_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers)
     lake = TopicLake(settings, kafka)

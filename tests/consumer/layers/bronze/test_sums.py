@@ -9,7 +9,6 @@ import pytest
 from tests.consumer.lake import Drain, mark
 from tests.consumer.replays import verify
 from tests.lakes import changed
-from tests.selection import first_by_default
 
 from consumer.layers.base import Append
 from consumer.layers.bronze.ledger import MicroBatch, Sums
@@ -47,7 +46,8 @@ schema:
 """
 
 
-@pytest.mark.parametrize("kind", first_by_default([ProofKind.NEW, ProofKind.ALL]))
+@pytest.mark.all
+@pytest.mark.parametrize("kind", [ProofKind.NEW, ProofKind.ALL])
 def test_fields_may_have_names_of_other_columns_and_of_the_sql(
     lake_settings: Settings, drain_directly: Drain, kind: ProofKind
 ) -> None:

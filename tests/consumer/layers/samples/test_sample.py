@@ -194,6 +194,7 @@ def test_an_older_state_of_silver_is_not_sampled(
     check(lake, silver, samples)
 
 
+@pytest.mark.all
 def test_another_product_is_refused_until_it_is_rebuilt(lake: Settings, session: SparkSession, silver: Silver) -> None:
     silver.keep([at(0, -1), at(0, 2, "b"), at(200)])
     samples = write_samples(lake, TEXT)

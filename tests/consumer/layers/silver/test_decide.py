@@ -202,7 +202,7 @@ def test_random_streams_are_as_the_model_says(
 @pytest.mark.all
 @pytest.mark.parametrize(
     "appends",
-    first_by_default(range(4)),
+    range(4),
     ids=APPENDS,
 )
 def test_what_was_begun_is_finished_in_the_same_way(
@@ -492,6 +492,7 @@ def off(settings: Settings, stream: str = "orders") -> list[str]:
     return [*checked.off, *silver.findings, *silver.problems]
 
 
+@pytest.mark.all
 def test_bronze_that_was_read_again_needs_another_silver(
     lake_settings: Settings, drain_directly: Drain, session_of: SessionOf
 ) -> None:

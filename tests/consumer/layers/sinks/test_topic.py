@@ -113,6 +113,7 @@ def test_a_topic_shows_the_windows_of_a_product(
         assert len(messages) == len(rows(lake, followed.table))  # each window once
 
 
+@pytest.mark.all
 def test_only_windows_that_changed_are_sent_and_a_crash_sends_them_again(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

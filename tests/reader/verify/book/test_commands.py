@@ -51,6 +51,7 @@ def test_the_page_about_proofs(lake: BookLake, environment: dict[str, str], read
     assert reader(lake.settings, "proofs", "other", "--json").stdout == "[]\n"
 
 
+@pytest.mark.all
 def test_a_follower_proves_what_is_new_until_a_signal(lake: BookLake, environment: dict[str, str]) -> None:
     _, follow = blocks(PAGE, "sh")
     assert follow.split() == ["reader", "verify", "events", "--follow", "--every", "60"]

@@ -322,6 +322,7 @@ def test_a_source_that_is_taken_again_is_found(lake: BookLake) -> None:
     assert "0.json doubled" in told(lake.proven())
 
 
+@pytest.mark.all
 def test_rows_beyond_the_ledger_are_not_proven_yet(lake: BookLake) -> None:
     """A micro-batch during its append: its files are read again when it is complete."""
     row = lake.rows(BRONZE)[0]

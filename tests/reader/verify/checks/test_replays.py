@@ -325,6 +325,7 @@ def test_each_fault_is_found(worlds: Callable[..., World], source: str, name: st
     assert re.search(why, "\n".join(told)), report
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("world", SOURCES, indirect=True)
 def test_lost_and_doubled_rows_are_faults_of_their_source(world: World) -> None:
     in_bronze_too(world)
