@@ -122,7 +122,7 @@ def test_what_a_wrong_contract_refused_ends_as_if_it_had_been_right(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("source", [pytest.param("files", marks=pytest.mark.long), "kafka"])
+@pytest.mark.parametrize("source", ["files", "kafka"])
 def test_untouched_letters_are_replayed_alike_with_and_without_spark(
     settings: Settings,
     session_of: SessionOf,
