@@ -171,7 +171,6 @@ def test_all_layers_run_from_landing_to_reader(lake: Settings, session_of: Sessi
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("local_lake", CATALOGS, indirect=True)
 def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of: SessionOf) -> None:
     catalog = open_catalog(local_lake)
     catalog.create_namespace("race")
@@ -217,11 +216,6 @@ def test_appends_that_race_are_each_there_once(local_lake: Settings, session_of:
         pytest.param(3, "none", marks=pytest.mark.long),
         (3, "gzip"),
     ],
-)
-@pytest.mark.parametrize(
-    "local_lake",
-    ["sqlite", "postgres", "rest"],
-    indirect=True,
 )
 def test_deleted_rows_are_gone_for_every_engine(
     local_lake: Settings, session_of: SessionOf, version: int, codec: str

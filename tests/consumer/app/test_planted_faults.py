@@ -326,7 +326,6 @@ def test_each_fault_of_a_receipt_is_found(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("lake", ["files", "kafka", pytest.param("s3", marks=pytest.mark.long)], indirect=True)
 def test_a_table_that_was_lost_is_a_problem(lake: Lake) -> None:
     """This test is the last one of each lake: it drops tables."""
     found = lake.verified()

@@ -180,7 +180,6 @@ def test_the_page_of_the_lake_shows_it(erased: tuple[Lakes, Erased, Erased]) -> 
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("erased", ["files", "kafka"], indirect=True)
 def test_faults_are_found_beside_what_was_erased(erased: tuple[Lakes, Erased, Erased]) -> None:
     lakes, _, _ = erased
     settings = lakes.landing.of(lakes.settings)

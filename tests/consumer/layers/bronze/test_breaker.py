@@ -14,6 +14,7 @@ from tests.consumer.crashes import crash_before
 from tests.consumer.lake import Drain, SessionOf, rows
 from tests.consumer.removal.accounts import EVENT
 from tests.lakes import changed
+from tests.selection import grid
 
 from consumer.app import repair
 from consumer.layers.bronze import breaker, land
@@ -186,17 +187,7 @@ def test_what_is_accepted_is_let_through_once(stream: Stream) -> None:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(
-    ("crash", "way"),
-    [
-        (0, "accepted"),
-        (1, "fixed"),
-        (2, "accepted"),
-        pytest.param(0, "fixed", marks=pytest.mark.long),
-        pytest.param(1, "accepted", marks=pytest.mark.long),
-        pytest.param(2, "fixed", marks=pytest.mark.long),
-    ],
-)
+@grid(crash=[0, 1, 2], way=["accepted", "fixed"])
 def test_a_crash_after_the_decision_is_finished(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, way: str, crash: int
 ) -> None:

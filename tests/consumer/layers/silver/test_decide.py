@@ -200,11 +200,7 @@ def test_random_streams_are_as_the_model_says(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(
-    "appends",
-    range(4),
-    ids=APPENDS,
-)
+@pytest.mark.parametrize("appends", range(4), ids=APPENDS)
 def test_what_was_begun_is_finished_in_the_same_way(
     lake_settings: Settings,
     drain_directly: Drain,

@@ -22,7 +22,6 @@ from tests.lakes import changed
 from tests.messages import received
 from tests.operations import tables
 from tests.operations.pieces import Piece, back_up, lose, restore
-from tests.selection import only_with_all
 from tests.servers import KafkaServer, free_port
 
 from consumer.app.repair import resend
@@ -90,7 +89,8 @@ def check(kafka: KafkaServer, settings: Settings, table: str, topic: str) -> lis
     return messages
 
 
-@pytest.mark.parametrize("spec", [only_with_all(SLIDING, id="sliding"), only_with_all(FINAL, id="final")])
+@pytest.mark.all
+@pytest.mark.parametrize("spec", [pytest.param(SLIDING, id="sliding"), pytest.param(FINAL, id="final")])
 def test_a_topic_shows_the_windows_of_a_product(
     lake: Settings, session: SparkSession, silver: Silver, kafka: KafkaServer, spec: Spec
 ) -> None:

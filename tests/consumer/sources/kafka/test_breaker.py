@@ -12,6 +12,7 @@ from tests.consumer.sources.kafka.test_source import units
 from tests.consumer.sources.kafka.test_verified import Lake
 from tests.lakes import changed
 from tests.messages import event, send
+from tests.selection import grid
 from tests.servers import KafkaServer
 
 from consumer.app import repair
@@ -43,15 +44,7 @@ def teleports(*numbers: int) -> list[bytes]:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(
-    ("lost", "way"),
-    [
-        ("nothing", "accepted"),
-        pytest.param("nothing", "fixed", marks=pytest.mark.long),
-        pytest.param("checkpoint", "accepted", marks=pytest.mark.long),
-        ("checkpoint", "fixed"),
-    ],
-)
+@grid(lost=["nothing", "checkpoint"], way=["accepted", "fixed"])
 def test_a_paused_topic_waits_for_a_decision(
     take: Take,
     kafka: KafkaServer,
@@ -91,17 +84,7 @@ def test_a_paused_topic_waits_for_a_decision(
 
 
 @pytest.mark.all
-@pytest.mark.parametrize(
-    ("crash", "way"),
-    [
-        (0, "accepted"),
-        (1, "fixed"),
-        pytest.param(0, "fixed", marks=pytest.mark.long),
-        pytest.param(1, "accepted", marks=pytest.mark.long),
-        (2, "accepted"),
-        pytest.param(2, "fixed", marks=pytest.mark.long),
-    ],
-)
+@grid(crash=[0, 1, 2], way=["accepted", "fixed"])
 def test_a_crash_after_the_decision_is_finished(
     take: Take,
     kafka: KafkaServer,

@@ -13,7 +13,7 @@ from tests.consumer.sources.kafka.test_verified import Lake
 from tests.hashes import check_hashes
 from tests.lakes import changed
 from tests.messages import event
-from tests.selection import only_with_all
+from tests.selection import grid
 from tests.servers import KafkaServer
 
 from consumer.app.repair import give_up_offsets, lost_offsets
@@ -102,17 +102,7 @@ def test_the_past_is_landed_once_in_turns_with_the_stream(
     assert kept == sorted(f"e{number}" for number in range(12) if number % 4)
 
 
-@pytest.mark.parametrize(
-    ("before", "then"),
-    [
-        ("bronze", "batch"),
-        only_with_all("dead_letters", "stream"),
-        pytest.param("bronze", "stream", marks=pytest.mark.long),
-        pytest.param("dead_letters", "batch", marks=pytest.mark.long),
-        pytest.param("ledger", "batch", marks=pytest.mark.long),
-        pytest.param("ledger", "stream", marks=pytest.mark.long),
-    ],
-)
+@grid(before=["bronze", "dead_letters", "ledger"], then=["batch", "stream"])
 def test_a_batch_that_crashed_is_finished_by_whatever_runs_next(
     take: Take,
     lake_settings: Settings,
