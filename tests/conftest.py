@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
 from tests.durations import Durations
+from tests.lakes import embedded
 from tests.selection import ALL
 from tests.servers import (
     KafkaServer,
@@ -182,13 +183,7 @@ def s3_settings(minio: Minio) -> S3Settings:
 @pytest.fixture
 def lake_settings(tmp_path: Path) -> Settings:
     """Settings of an embedded lake in a fresh folder."""
-    return settings_of(
-        {
-            "LAKE_HOME": tmp_path / "lake",
-            "LAKE_CONTRACTS": ROOT / "contracts",
-            "LAKE_JARS": ROOT / "target" / "jars" / "spark",
-        }
-    )
+    return embedded(tmp_path / "lake")
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from pyiceberg.io import pyarrow
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from sqlalchemy.exc import OperationalError
-from tests.lakeproof.lasting import embedded, undone
-from tests.lakes import changed, variables
+from tests.lakes import changed, embedded, undone, variables
 from tests.selection import first_by_default
 from tests.servers import PASSWORD, PostgresServer, RestCatalogServer
 from typer.testing import CliRunner
@@ -87,7 +86,7 @@ def on_s3(request: pytest.FixtureRequest, _: Settings) -> Settings:
 
 @pytest.fixture(scope="module")
 def lasting_lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return filled(embedded(tmp_path_factory.mktemp("backup")))
+    return filled(embedded(tmp_path_factory.mktemp("backup") / "lake"))
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.lakeproof.lasting import embedded, undone
 from tests.lakeproof.whatif.lakes import Lake
 from tests.lakeproof.whatif.test_forecast import ENUM, batch, changed, contract_text
+from tests.lakes import embedded, undone
 from tests.programs import forked
 from tests.selection import only_with_all
 
@@ -24,7 +24,7 @@ NARROWER = ("enum: [a, b]", "enum: [b]")
 @pytest.fixture(scope="module")
 def lasting_lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("try")
-    made = Lake(embedded(folder), folder, contract_text())
+    made = Lake(embedded(folder / "lake"), folder, contract_text())
     made.apply()
     made.land(batch({}, {"kind": "c"}))
     return made.settings

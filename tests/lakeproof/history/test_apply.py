@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.types import LongType
 from tests.evolving import AT, V1, V2, write_contract
-from tests.lakeproof.lasting import embedded, undone
+from tests.lakes import embedded, undone
 from tests.selection import first_by_default, only_with_all
 
 from lakeproof.catalog import catalog_errors, open_catalog
@@ -73,7 +73,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 @pytest.fixture(scope="module")
 def lasting_lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("apply")
-    made = Lake(embedded(folder).model_copy(update={"contracts": folder / "contracts"}))
+    made = Lake(embedded(folder / "lake").model_copy(update={"contracts": folder / "contracts"}))
     write_contract(made.settings, "1.0.0")
     made.start()
     return made.settings

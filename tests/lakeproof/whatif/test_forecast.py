@@ -10,8 +10,8 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lakeproof.lasting import embedded, undone
 from tests.lakeproof.whatif.lakes import Lake, verdicts
+from tests.lakes import embedded, undone
 from tests.selection import examples, first_by_default
 
 from consumer.sources.envelope import Envelope
@@ -79,7 +79,7 @@ def batch(*records: dict[str, Any]) -> bytes:
 @pytest.fixture(scope="module")
 def lasting_lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("forecast")
-    made = Lake(embedded(folder), folder, contract_text())
+    made = Lake(embedded(folder / "lake"), folder, contract_text())
     made.apply()
     return made.settings
 

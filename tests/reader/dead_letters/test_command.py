@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
+from tests.lakes import embedded
 from tests.reader.lake import Append, Run
 from tests.reader.verify.lake import Lake, restored
 from tests.reader.verify.replays import TABLES, Replayer
@@ -16,7 +16,7 @@ from tests.selection import first_by_default
 
 from lakeproof.catalog import open_catalog
 from lakeproof.contracts import load_contract
-from lakeproof.settings import Settings, settings_of
+from lakeproof.settings import Settings
 from lakeproof.tables.schemas import ensure_message_columns, ensure_tables
 
 
@@ -32,7 +32,7 @@ def array(*records: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     home = tmp_path_factory.mktemp("letters") / "lake"
-    made = Lake(settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts"}))
+    made = Lake(embedded(home))
     made.land({"a.json": array(event(0), event(1), event(2, user_id=1)), "b.json": array(b'{"user_id": NaN}')})
     made.land({"cut.json": b'[{"x": "\x1b[2J\xff'})
     made.consume()

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.chaos.processes import wait_until
 from tests.consumer.lake import SessionOf, rows
 from tests.lakes import changed
 from tests.messages import event, send
@@ -97,10 +98,7 @@ def test_a_topic_that_is_deleted_while_it_runs_is_named(
     query = BronzeQuery(settings, "events", Trigger(), "kafka")
 
     def delete() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not query.micro_batches:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        assert wait_until(lambda: bool(query.micro_batches), PATIENCE)
         kafka.delete_topic(topic)
 
     with ThreadPoolExecutor(1) as pool:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import ROOT
 from tests.lakeproof.judge.test_batch import BAD_INPUT
-from tests.lakes import changed
+from tests.lakes import changed, embedded
 from tests.reader.lake import Run
 from tests.reader.verify.lake import BRONZE, DEAD_LETTERS, LEDGER, Lake, Row, restored
 from tests.selection import first_by_default, only_with_all
@@ -21,7 +20,7 @@ from typer.testing import CliRunner
 
 from lakeproof.history.apply import adopt
 from lakeproof.landing.zone import landing_zone
-from lakeproof.settings import Limits, Settings, settings_of
+from lakeproof.settings import Limits, Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.landing_log import LandingLog
 from lakeproof.storage.s3 import s3_client
@@ -98,7 +97,7 @@ def consumed(settings: Settings) -> Lake:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     home = tmp_path_factory.mktemp("landing") / "lake"
-    return consumed(settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": ROOT / "contracts"}))
+    return consumed(embedded(home))
 
 
 @pytest.fixture

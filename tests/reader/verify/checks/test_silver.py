@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
-from tests.lakes import changed
+from tests.lakes import changed, embedded
 from tests.reader.lake import Run, rows
 from tests.reader.verify.lake import BRONZE, Lake, restored
 from tests.reader.verify.silver.lakes import LANDED, TABLES, SilverLake
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from lakeproof.catalog import open_catalog
 from lakeproof.history.apply import adopt
-from lakeproof.settings import Settings, settings_of
+from lakeproof.settings import Settings
 from lakeproof.state.contract_log import ContractLog
 from lakeproof.state.lease import lease, silver_lease
 from reader.cli import app
@@ -36,7 +36,7 @@ CONTRACT = Path(__file__).parents[4] / "contracts" / "events.yaml"
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> SilverLake:
     home = tmp_path_factory.mktemp("silver") / "lake"
-    return SilverLake(settings_of({"LAKE_HOME": home, "LAKE_CONTRACTS": CONTRACT.parent}))
+    return SilverLake(embedded(home))
 
 
 @pytest.fixture
