@@ -71,7 +71,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that run only with ``ALL=1``, unless a test is named on the command line."""
+    """Start slow tests first; deselect those that only ``ALL=1`` runs, unless a test is named on the command line."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # at the end, other processes would be idle
     if ALL or any("::" in argument for argument in config.args):
         return
     # -m selects those that are also marked `long`.

@@ -67,6 +67,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
 
 @pytest.mark.all
 @pytest.mark.spark
+@pytest.mark.slow
 def test_from_the_wheel_to_a_verified_lake(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(tmp_path.parent) in run("python -c 'import consumer; print(consumer.__file__)'")
     said = run("lakeproof init 'my lake'")
