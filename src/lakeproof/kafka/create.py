@@ -79,10 +79,10 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> lis
 
 def ensure_topic(kafka: KafkaSettings, topic: TopicSpec) -> bool:
     """Create a topic if it does not exist; return whether it was created."""
-    problems: list[str] = []
+    problems: list[KafkaError] = []
     properties: dict[str, Any] = {
         **client_properties(kafka),
-        "error_cb": lambda error: problems.append(error.str()),
+        "error_cb": problems.append,
     }
     admin = AdminClient(properties)
     try:

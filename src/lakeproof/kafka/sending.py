@@ -71,7 +71,7 @@ class Sending:
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self.topic = topic
         self._kafka = kafka
-        self._problems: list[str] = []
+        self._problems: list[KafkaError] = []
         own = {"delivery.timeout.ms": round(kafka.timeout_seconds * 1000), "error_cb": self._note}
         with accepted_settings():
             self._producer = Producer({**client_properties(kafka), **_OPTIONS, **own})
@@ -140,4 +140,4 @@ class Sending:
         return unavailable(self._kafka, self.topic, error, self._problems)
 
     def _note(self, error: KafkaError) -> None:
-        self._problems.append(error.str())
+        self._problems.append(error)

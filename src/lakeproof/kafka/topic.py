@@ -56,7 +56,7 @@ class Topic:
     def __init__(self, kafka: "KafkaSettings", name: str) -> None:
         self.name = name
         self._kafka = kafka
-        self._problems: list[str] = []
+        self._problems: list[KafkaError] = []
         self._seconds = min(kafka.timeout_seconds, _MOST_REQUEST_SECONDS)
         with accepted_settings():
             properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._note}
@@ -177,7 +177,7 @@ class Topic:
         return unavailable(self._kafka, self.name, error, self._problems)
 
     def _note(self, error: "KafkaError") -> None:
-        self._problems.append(error.str())
+        self._problems.append(error)
 
 
 def are_removed(ranges: Iterable[Range], extents: Mapping[int, Extent]) -> bool:
@@ -195,10 +195,13 @@ def unavailable(
     kafka: "KafkaSettings",
     topic: str,
     error: "KafkaError | None",
-    problems: Iterable[str] = (),
+    problems: "Iterable[KafkaError]" = (),
     at: tuple[int | None, int | None] = (None, None),
 ) -> UnavailableError:
-    """Return the error for a topic that cannot be used; `at` is where: partition and offset, if known."""
+    """Return the error for a topic that cannot be used.
+
+    `problems` are what the client has noted of its connections; `at` is the partition and offset, if known.
+    """
     from confluent_kafka import KafkaError as Kind
 
     code = error.code() if error else None
@@ -219,13 +222,15 @@ def unavailable(
             f"{partition} of {topic}: {error.str().rstrip('.')}.",
             "Check the brokers, and try again. If the message is damaged, see docs/kafka.md#damaged-messages.",
         )
-    known = list(problems)
-    if any("uthentication" in problem or "SASL" in problem for problem in known):
-        return UnavailableError(
-            f"Kafka at {kafka.bootstrap_servers} refused the login of {kafka.sasl_username or 'no user'}.",
-            "Check LAKE_KAFKA_SASL_USERNAME, LAKE_KAFKA_SASL_PASSWORD and LAKE_KAFKA_SASL_MECHANISM.",
-        )
-    why = known[0] if known else (error.str() if error else "")
+    known = [*problems, *([error] if error else [])]
+    for problem in known:
+        if problem.code() in (Kind._AUTHENTICATION, Kind.SASL_AUTHENTICATION_FAILED):
+            return UnavailableError(
+                f"Kafka at {kafka.bootstrap_servers} refused the login of {kafka.sasl_username or 'no user'}: "
+                f"{problem.str().rstrip('.')}.",
+                "Check LAKE_KAFKA_SASL_USERNAME, LAKE_KAFKA_SASL_PASSWORD and LAKE_KAFKA_SASL_MECHANISM.",
+            )
+    why = known[0].str() if known else ""
     return UnavailableError(
         f"Kafka at {kafka.bootstrap_servers} does not respond{f': {why}' if why else ''}.",
         "Start the brokers, or check LAKE_KAFKA_BOOTSTRAP_SERVERS and LAKE_KAFKA_SECURITY_PROTOCOL.",

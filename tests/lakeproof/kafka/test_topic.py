@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 from tests.messages import event, send
 from tests.servers import KafkaServer
@@ -92,10 +93,22 @@ def test_a_topic_that_is_just_being_created_is_waited_for(
 
 def test_a_problem_that_is_over_is_not_the_reason_for_a_later_one(kafka: KafkaServer, settings: KafkaSettings) -> None:
     topic = Topic(settings, kafka.new_topic())
-    topic._problems.append("SASL authentication error")
-    assert "refused the login" in topic._unavailable(None).message
+    topic._problems.append(KafkaError(KafkaError._AUTHENTICATION, "any text"))
+    assert "refused the login of no user: any text." in topic._unavailable(None).message
     topic.identity()
     assert "does not respond." in topic._unavailable(None).message
+
+
+@pytest.mark.all
+def test_a_login_that_is_refused_says_why(kafka: KafkaServer) -> None:
+    other = settings_of(kafka.login | {"LAKE_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512", "LAKE_KAFKA_TIMEOUT_SECONDS": 5})
+    with pytest.raises(UnavailableError, match=r"refused the login of lake: .*supported mechanisms: PLAIN") as caught:
+        Topic(other.kafka, "any").identity()
+    assert "LAKE_KAFKA_SASL_MECHANISM" in caught.value.hint
+    without = settings_of({"LAKE_KAFKA_BOOTSTRAP_SERVERS": kafka.sasl_servers, "LAKE_KAFKA_TIMEOUT_SECONDS": 5})
+    with pytest.raises(UnavailableError, match="does not respond: ") as caught:
+        Topic(without.kafka, "any").identity()
+    assert "LAKE_KAFKA_SECURITY_PROTOCOL" in caught.value.hint
 
 
 def test_settings_that_the_client_does_not_accept_are_refused(tmp_path: Path) -> None:

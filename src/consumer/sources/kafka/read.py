@@ -124,12 +124,8 @@ def envelopes(
 
     Offsets without a message (compaction, aborted transactions, markers of transactions) are skipped.
     """
-    problems: list[str] = []
-
-    def note(error: KafkaError) -> None:
-        problems.append(error.str())
-
-    options: dict[str, Any] = {**client_properties(kafka), **_FETCH, "error_cb": note}
+    problems: list[KafkaError] = []
+    options: dict[str, Any] = {**client_properties(kafka), **_FETCH, "error_cb": problems.append}
     with closing(Consumer(options)) as consumer:
         for part in parts:
             start = part.start
@@ -161,7 +157,7 @@ def _range(
     part: OffsetRange,
     start: int,
     kafka: KafkaSettings,
-    problems: list[str],
+    problems: list[KafkaError],
 ) -> Iterator[list[Any]]:
     """Yield the messages that the client returns at once: how many they are depends on its prefetching."""
     consumer.assign([TopicPartition(part.topic, part.partition, start)])
@@ -205,7 +201,7 @@ def _check(message: Any, part: OffsetRange, kafka: KafkaSettings) -> None:
         raise unavailable(kafka, part.topic, error, at=(part.partition, offset))
 
 
-def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[str]) -> LakeproofError:
+def _why_not(part: OffsetRange, kafka: KafkaSettings, problems: Iterable[KafkaError]) -> LakeproofError:
     """Return why a range has no more messages although its end was not reached."""
     try:
         extent = Topic(kafka, part.topic).extents([part.partition])[part.partition]
