@@ -80,10 +80,7 @@ def create_topics(client: Mapping[str, Any], topics: Iterable[TopicSpec]) -> lis
 def ensure_topic(kafka: KafkaSettings, topic: TopicSpec) -> bool:
     """Create a topic if it does not exist; return whether it was created."""
     problems: list[KafkaError] = []
-    properties: dict[str, Any] = {
-        **client_properties(kafka),
-        "error_cb": problems.append,
-    }
+    properties: dict[str, Any] = {**client_properties(kafka), "error_cb": problems.append}
     admin = AdminClient(properties)
     try:
         return topic.name not in admin.list_topics(timeout=_PATIENCE_SECONDS).topics and _create(admin, topic)

@@ -72,7 +72,7 @@ class Sending:
         self.topic = topic
         self._kafka = kafka
         self._problems: list[KafkaError] = []
-        own = {"delivery.timeout.ms": round(kafka.timeout_seconds * 1000), "error_cb": self._note}
+        own = {"delivery.timeout.ms": round(kafka.timeout_seconds * 1000), "error_cb": self._problems.append}
         with accepted_settings():
             self._producer = Producer({**client_properties(kafka), **_OPTIONS, **own})
 
@@ -138,6 +138,3 @@ class Sending:
                 "at once.",
             )
         return unavailable(self._kafka, self.topic, error, self._problems)
-
-    def _note(self, error: KafkaError) -> None:
-        self._problems.append(error)

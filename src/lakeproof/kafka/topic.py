@@ -59,7 +59,7 @@ class Topic:
         self._problems: list[KafkaError] = []
         self._seconds = min(kafka.timeout_seconds, _MOST_REQUEST_SECONDS)
         with accepted_settings():
-            properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._note}
+            properties: dict[str, Any] = {**client_properties(kafka), "error_cb": self._problems.append}
             self._admin = _admin().AdminClient(properties)
 
     def identity(self) -> tuple[str, list[int]]:
@@ -92,7 +92,8 @@ class Topic:
         ]
         sent: dict[int, int] = {}  # milliseconds since 1970, by partition
         deadline = time.monotonic() + _OLDEST_SECONDS
-        with closing(Consumer({**client_properties(self._kafka), **_ONE_MESSAGE, "error_cb": self._note})) as consumer:
+        properties = {**client_properties(self._kafka), **_ONE_MESSAGE, "error_cb": self._problems.append}
+        with closing(Consumer(properties)) as consumer:
             consumer.assign(left)
             while len(sent) < len(left) and (seconds := deadline - time.monotonic()) > 0:
                 message = consumer.poll(seconds)
@@ -168,16 +169,13 @@ class Topic:
             except TimeoutError as error:
                 raise self._unavailable(None) from error
             else:
-                self._admin.poll(0)  # calls `_note`
+                self._admin.poll(0)  # calls `error_cb`
                 self._problems.clear()  # they are over, and not the reason for a later outage
                 return found
 
     def _unavailable(self, error: "KafkaError | None") -> LakeproofError:
-        self._admin.poll(0)  # calls `_note`
+        self._admin.poll(0)  # calls `error_cb`
         return unavailable(self._kafka, self.name, error, self._problems)
-
-    def _note(self, error: "KafkaError") -> None:
-        self._problems.append(error)
 
 
 def are_removed(ranges: Iterable[Range], extents: Mapping[int, Extent]) -> bool:
