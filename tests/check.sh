@@ -24,7 +24,7 @@ fi
 if [[ ${1:-} != lint ]] && command -v cargo >/dev/null; then
   cargo test --quiet --locked "${native[@]}" --target-dir target/native
 fi
-# A process for each core: on two cores, three took as long as two. Each needs about a gigabyte, and ports of its own, of
-# which there are four sets. PYTEST_XDIST_AUTO_NUM_WORKERS sets another number.
+# A process for each core, up to the maximum in pyproject.toml: on two cores, three took as long as two. Each needs about
+# a gigabyte. PYTEST_XDIST_AUTO_NUM_WORKERS sets another number.
 # Failures are shown at once, since a run that is cut off prints no summary.
-[[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses logical --maxprocesses 4 --dist worksteal --instafail
+[[ ${1:-} == lint ]] || "$BIN/pytest" --numprocesses logical --dist worksteal --instafail

@@ -8,7 +8,7 @@ export ALL=1
 
 if [[ ${1:-} == layers ]]; then
   shift
-  "$BIN/pytest" -m "spark" --numprocesses logical --maxprocesses 4 --dist worksteal tests/consumer/test_layers.py "$@" ||
+  "$BIN/pytest" -m "spark" --numprocesses logical --dist worksteal tests/consumer/test_layers.py "$@" ||
     fail "A random stream failed." "Repeat it: .venv/bin/pytest -m spark 'tests/consumer/test_layers.py::…[SEED-STRATEGY]'"
   exit
 fi

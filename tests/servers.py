@@ -593,7 +593,7 @@ class KafkaServer(Server):
 # share no port: one that is free may be that of a server that another worker is about to start, or to start again.
 _PORTS = range(16_000, 32_000)
 _SHARES = 4
-"""At most this many workers, as in check.sh."""
+"""The most workers that run side by side: `--maxprocesses` in pyproject.toml."""
 
 
 def own_ports(worker: str) -> range:
